@@ -1,0 +1,1 @@
+//! The one place where messages between processes become bytes.

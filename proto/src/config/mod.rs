@@ -1,0 +1,1 @@
+//! The configuration of a gateway, whichever file format it came in.

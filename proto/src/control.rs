@@ -1,0 +1,1 @@
+//! Messages between the tools and the supervisor.

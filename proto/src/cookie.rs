@@ -1,0 +1,1 @@
+//! MAC1, MAC2 and cookies: who may make us work.

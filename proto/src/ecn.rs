@@ -1,0 +1,1 @@
+//! Congestion marks carried through the tunnel (RFC 6040).

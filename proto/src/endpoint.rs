@@ -1,0 +1,1 @@
+//! Where a peer is: an address or a host name, and a port.

@@ -1,0 +1,1 @@
+//! Fragmentation of inner IPv4 packets that allow it.

@@ -1,0 +1,1 @@
+//! The packet inside the tunnel: what its IP header says.

@@ -1,0 +1,1 @@
+//! Keys: parsed, printed and forgotten.

@@ -1,0 +1,1 @@
+//! Public keys that force a known shared secret.

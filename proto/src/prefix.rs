@@ -1,0 +1,1 @@
+//! An IP address with a prefix length.

@@ -1,0 +1,1 @@
+//! A token bucket for each source of handshakes.

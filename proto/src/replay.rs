@@ -1,0 +1,1 @@
+//! The window that accepts each packet counter once.

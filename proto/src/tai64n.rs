@@ -1,0 +1,1 @@
+//! TAI64N time stamps: each handshake newer than the last.

@@ -1,0 +1,1 @@
+//! Instants on the clock that counts during suspend.

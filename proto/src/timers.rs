@@ -1,0 +1,1 @@
+//! The timers of a peer's sessions.

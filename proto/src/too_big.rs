@@ -1,0 +1,1 @@
+//! ICMP messages that tell a sender its packet is too big.

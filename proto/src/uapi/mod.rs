@@ -1,0 +1,1 @@
+//! The text protocol that wg speaks to a WireGuard daemon.

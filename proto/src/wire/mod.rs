@@ -1,0 +1,1 @@
+//! The four messages of WireGuard on the wire.
