@@ -1,1 +1,29 @@
-//! The configuration of a gateway, whichever file format it came in.
+//! The configuration of a gateway: one model, read from a wg-quick `.conf` or from TOML.
+//!
+//! Both readers feed the same table of keys ([`builder`]), so a value means the same and a mistake is told with
+//! the same words in either format. Called by the supervisor at start and by the helper for meta; it never
+//! resolves a name and never runs a hook.
+
+mod builder;
+mod check;
+mod conf;
+mod cpus;
+mod error;
+mod field;
+mod load;
+mod model;
+mod save;
+mod toml;
+mod write;
+
+pub use check::{Check, check};
+pub use conf::parse_conf;
+pub use cpus::{CpuList, CpuListError};
+pub use error::{ConfigError, Warning};
+pub use load::{Loaded, MAX_FILE_BYTES, interface_name, load, load_with_warnings, parse, valid_interface_name};
+pub use model::{
+    Config, Interface, Limits, MAX_NAME_BYTES, MAX_SHARDS, BadWorkers, Peer, PollMode, Table, UnknownPollMode, WorkersSetting,
+};
+pub use save::Runtime;
+pub use toml::parse_toml;
+pub use write::{WriteError, write_conf, write_toml};
