@@ -1,1 +1,145 @@
-//! Fragmentation of inner IPv4 packets that allow it.
+//! IPv4 fragmentation (RFC 791, section 3.2) of an inner packet that the path to a peer is too small for and
+//! whose sender allows it: the inner packet is cut, each piece travels as a packet of its own and the final
+//! receiver puts them together.
+
+use crate::inner::{self, IPV4_HEADER, Inner, InnerError};
+
+/// The smallest MTU that IPv4 knows.
+pub const MINIMUM_MTU: usize = 68;
+
+/// Why a packet cannot be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FragmentError {
+    /// Its header is broken.
+    #[error(transparent)]
+    Broken(#[from] InnerError),
+    /// IPv6, or IPv4 with "don't fragment": its sender is to be told instead
+    /// ([`too_big`](crate::too_big)).
+    #[error("its sender does not allow it")]
+    NotAllowed,
+    /// The MTU holds no header and eight bytes.
+    #[error("an MTU of {0} bytes holds no fragment")]
+    Mtu(usize),
+}
+
+/// The pieces of one packet, in order. One that fits comes out as a single piece, unchanged.
+#[derive(Debug)]
+pub struct Fragments<'a> {
+    packet: &'a [u8],
+    inner: Inner,
+    mtu: usize,
+    /// Payload bytes already given out.
+    done: usize,
+    finished: bool,
+}
+
+/// Prepares to cut `packet` into pieces of at most `mtu` bytes.
+///
+/// # Errors
+/// [`FragmentError`].
+pub fn fragment(packet: &[u8], mtu: usize) -> Result<Fragments<'_>, FragmentError> {
+    let inner = inner::parse(packet)?;
+    if inner.length > mtu && inner.dont_fragment {
+        return Err(FragmentError::NotAllowed);
+    }
+    if mtu < MINIMUM_MTU {
+        return Err(FragmentError::Mtu(mtu));
+    }
+    Ok(Fragments {
+        packet: &packet[..inner.length],
+        inner,
+        mtu,
+        done: 0,
+        finished: false,
+    })
+}
+
+impl Fragments<'_> {
+    /// Writes the next piece to `out` and returns its length; `None` when all are out, or when `out` is
+    /// smaller than the piece.
+    pub fn next_into(&mut self, out: &mut [u8]) -> Option<usize> {
+        if self.finished {
+            return None;
+        }
+        if self.packet.len() <= self.mtu {
+            self.finished = true;
+            out.get_mut(..self.packet.len())?
+                .copy_from_slice(self.packet);
+            return Some(self.packet.len());
+        }
+        let payload = &self.packet[self.inner.header_length..];
+        let rest = payload.len() - self.done;
+        let header_length = self.write_header(out)?;
+        let room = self.mtu - header_length;
+        let last = rest <= room;
+        let size = if last { rest } else { room & !7 };
+        let length = header_length + size;
+        out.get_mut(header_length..length)?
+            .copy_from_slice(&payload[self.done..self.done + size]);
+
+        let word = u16::from_be_bytes([self.packet[6], self.packet[7]]);
+        let offset = (word & 0x1fff).wrapping_add((self.done / 8) as u16) & 0x1fff;
+        let more = if last { word & 0x2000 } else { 0x2000 };
+        out[0] = 0x40 | (header_length / 4) as u8;
+        out[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        out[6..8].copy_from_slice(&(word & 0x8000 | more | offset).to_be_bytes());
+        out[10..12].fill(0);
+        let sum = checksum(&[&out[..header_length]]);
+        out[10..12].copy_from_slice(&sum.to_be_bytes());
+
+        self.done += size;
+        self.finished = last;
+        Some(length)
+    }
+
+    /// The header with all options for the first piece, with those that ask to be copied for the others.
+    fn write_header(&self, out: &mut [u8]) -> Option<usize> {
+        let full = self.inner.header_length;
+        out.get_mut(..full)?.copy_from_slice(&self.packet[..full]);
+        if self.done == 0 || full == IPV4_HEADER {
+            return Some(full);
+        }
+        let options = &self.packet[IPV4_HEADER..full];
+        let mut end = IPV4_HEADER;
+        let mut at = 0;
+        while let Some(&kind) = options.get(at) {
+            let size = match kind {
+                0 => break,
+                1 => 1,
+                _ => options.get(at + 1).map_or(0, |&size| usize::from(size)),
+            };
+            let Some(option) = options
+                .get(at..at + size)
+                .filter(|_| size > 0 && (kind == 1 || size > 1))
+            else {
+                break;
+            };
+            if kind & 0x80 != 0 {
+                out[end..end + size].copy_from_slice(option);
+                end += size;
+            }
+            at += size;
+        }
+        let padded = end.next_multiple_of(4);
+        out[end..padded].fill(0);
+        Some(padded)
+    }
+}
+
+/// The Internet checksum (RFC 1071) of `parts`, each of even length but for the last.
+pub(crate) fn checksum(parts: &[&[u8]]) -> u16 {
+    let mut total: u64 = 0;
+    for part in parts {
+        let mut words = part.chunks_exact(2);
+        for word in &mut words {
+            total += u64::from(u16::from_be_bytes([word[0], word[1]]));
+        }
+        if let [last] = words.remainder() {
+            total += u64::from(*last) << 8;
+        }
+    }
+    while total > 0xffff {
+        total = (total & 0xffff) + (total >> 16);
+    }
+    !(total as u16)
+}
