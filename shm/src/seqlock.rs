@@ -1,0 +1,1 @@
+//! Records under a sequence lock.
