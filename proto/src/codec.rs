@@ -44,7 +44,10 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
 /// The value that `bytes` encode, all of them; more than `limit` bytes are refused unread.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8], limit: usize) -> Result<T, CodecError> {
     if bytes.len() > limit {
-        return Err(CodecError::TooLong { length: bytes.len(), limit });
+        return Err(CodecError::TooLong {
+            length: bytes.len(),
+            limit,
+        });
     }
     // bincode counts what it reads in memory sizes, so the allowance must exceed the bytes by the widest
     // integer; it must not exceed them by much, since a claimed string length is allocated before it is read.
@@ -65,9 +68,15 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8], limit: usize) -> Result<T, Code
 pub fn frame<T: Serialize>(value: &T, limit: usize) -> Result<Vec<u8>, CodecError> {
     let body = encode(value)?;
     if body.len() > limit {
-        return Err(CodecError::TooLong { length: body.len(), limit });
+        return Err(CodecError::TooLong {
+            length: body.len(),
+            limit,
+        });
     }
-    let length = u32::try_from(body.len()).map_err(|_| CodecError::TooLong { length: body.len(), limit })?;
+    let length = u32::try_from(body.len()).map_err(|_| CodecError::TooLong {
+        length: body.len(),
+        limit,
+    })?;
     let mut framed = Vec::with_capacity(FRAME_HEADER + body.len());
     framed.extend_from_slice(&length.to_le_bytes());
     framed.extend_from_slice(&body);
@@ -78,7 +87,10 @@ pub fn frame<T: Serialize>(value: &T, limit: usize) -> Result<Vec<u8>, CodecErro
 ///
 /// A length beyond `limit` is an error at once, so a receiver never buffers more than
 /// `FRAME_HEADER + limit` bytes.
-pub fn unframe<T: DeserializeOwned>(buffer: &[u8], limit: usize) -> Result<Option<(T, usize)>, CodecError> {
+pub fn unframe<T: DeserializeOwned>(
+    buffer: &[u8],
+    limit: usize,
+) -> Result<Option<(T, usize)>, CodecError> {
     let Some(header) = buffer.first_chunk::<FRAME_HEADER>() else {
         return Ok(None);
     };
@@ -110,13 +122,19 @@ mod tests {
 
     #[test]
     fn the_bytes_are_the_documented_ones() {
-        assert_eq!(encode(&(1u8, 250u32, 251u32, "ab")).unwrap(), [1, 250, 251, 251, 0, 2, b'a', b'b']);
+        assert_eq!(
+            encode(&(1u8, 250u32, 251u32, "ab")).unwrap(),
+            [1, 250, 251, 251, 0, 2, b'a', b'b']
+        );
         assert_eq!(frame(&7u8, 1).unwrap(), [1, 0, 0, 0, 7]);
     }
 
     #[test]
     fn all_bytes_must_be_used() {
-        assert!(matches!(decode::<u8>(&[1, 2], 8), Err(CodecError::Trailing(1))));
+        assert!(matches!(
+            decode::<u8>(&[1, 2], 8),
+            Err(CodecError::Trailing(1))
+        ));
         assert!(matches!(decode::<u16>(&[], 8), Err(CodecError::Decode(_))));
     }
 
@@ -132,10 +150,22 @@ mod tests {
     #[test]
     fn limits_hold_on_both_ends() {
         let long = "x".repeat(100);
-        assert!(matches!(frame(&long, 100), Err(CodecError::TooLong { length: 101, limit: 100 })));
+        assert!(matches!(
+            frame(&long, 100),
+            Err(CodecError::TooLong {
+                length: 101,
+                limit: 100
+            })
+        ));
         let framed = frame(&long, 101).unwrap();
-        assert!(matches!(unframe::<String>(&framed, 100), Err(CodecError::TooLong { .. })));
-        assert!(matches!(decode::<String>(&framed, 100), Err(CodecError::TooLong { .. })));
+        assert!(matches!(
+            unframe::<String>(&framed, 100),
+            Err(CodecError::TooLong { .. })
+        ));
+        assert!(matches!(
+            decode::<String>(&framed, 100),
+            Err(CodecError::TooLong { .. })
+        ));
     }
 
     #[test]
@@ -143,7 +173,10 @@ mod tests {
         for length in [10usize, 5_000, 100_000, 2_000_000] {
             let values: Vec<u64> = vec![1; length];
             let bytes = encode(&values).unwrap();
-            assert_eq!(decode::<Vec<u64>>(&bytes, bytes.len()).unwrap().len(), length);
+            assert_eq!(
+                decode::<Vec<u64>>(&bytes, bytes.len()).unwrap().len(),
+                length
+            );
         }
     }
 

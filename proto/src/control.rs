@@ -139,13 +139,24 @@ mod tests {
             config_path: Some(PathBuf::from("/etc/ringway/wg0.conf")),
             poll: PollMode::Adaptive,
             shards: 8,
-            sockets: vec![SocketInfo { address: "::".parse().unwrap(), port: 51820, device: None, fwmark: 0 }],
+            sockets: vec![SocketInfo {
+                address: "::".parse().unwrap(),
+                port: 51820,
+                device: None,
+                fwmark: 0,
+            }],
         };
         let response = Response::Info(Box::new(info));
         let bytes = frame(&response, RESPONSE_LIMIT).unwrap();
-        assert_eq!(unframe::<Response>(&bytes, RESPONSE_LIMIT).unwrap(), Some((response, bytes.len())));
+        assert_eq!(
+            unframe::<Response>(&bytes, RESPONSE_LIMIT).unwrap(),
+            Some((response, bytes.len()))
+        );
         let request = Request::Reload { keep_runtime: true };
         let bytes = frame(&request, REQUEST_LIMIT).unwrap();
-        assert_eq!(unframe::<Request>(&bytes, REQUEST_LIMIT).unwrap(), Some((request, bytes.len())));
+        assert_eq!(
+            unframe::<Request>(&bytes, REQUEST_LIMIT).unwrap(),
+            Some((request, bytes.len()))
+        );
     }
 }

@@ -33,7 +33,9 @@ impl HostPort {
             Host::Address(address) => Some(SocketAddr::new(*address, self.port)),
             Host::Scoped(address, scope) => {
                 let scope = scope.parse().ok()?;
-                Some(SocketAddr::V6(SocketAddrV6::new(*address, self.port, 0, scope)))
+                Some(SocketAddr::V6(SocketAddrV6::new(
+                    *address, self.port, 0, scope,
+                )))
             }
             Host::Name(_) => None,
         }
@@ -57,10 +59,15 @@ impl HostPort {
 impl From<SocketAddr> for HostPort {
     fn from(address: SocketAddr) -> HostPort {
         let host = match address {
-            SocketAddr::V6(v6) if v6.scope_id() != 0 => Host::Scoped(*v6.ip(), v6.scope_id().to_string()),
+            SocketAddr::V6(v6) if v6.scope_id() != 0 => {
+                Host::Scoped(*v6.ip(), v6.scope_id().to_string())
+            }
             other => Host::Address(other.ip()),
         };
-        HostPort { host, port: address.port() }
+        HostPort {
+            host,
+            port: address.port(),
+        }
     }
 }
 
@@ -99,7 +106,10 @@ impl FromStr for HostPort {
             } else {
                 EndpointError::Brackets
             })?;
-            return Ok(HostPort { host: bracketed(inside)?, port: parse_port(port)? });
+            return Ok(HostPort {
+                host: bracketed(inside)?,
+                port: parse_port(port)?,
+            });
         }
         let (host, port) = text.rsplit_once(':').ok_or(EndpointError::Port)?;
         if host.contains(':') {
@@ -107,12 +117,18 @@ impl FromStr for HostPort {
         }
         let port = parse_port(port)?;
         if let Ok(address) = host.parse() {
-            return Ok(HostPort { host: Host::Address(IpAddr::V4(address)), port });
+            return Ok(HostPort {
+                host: Host::Address(IpAddr::V4(address)),
+                port,
+            });
         }
         if !is_host_name(host) {
             return Err(EndpointError::Host);
         }
-        Ok(HostPort { host: Host::Name(host.to_owned()), port })
+        Ok(HostPort {
+            host: Host::Name(host.to_owned()),
+            port,
+        })
     }
 }
 
@@ -133,12 +149,18 @@ fn parse_port(text: &str) -> Result<u16, EndpointError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(EndpointError::Port);
     }
-    text.parse().ok().filter(|port| *port != 0).ok_or(EndpointError::Port)
+    text.parse()
+        .ok()
+        .filter(|port| *port != 0)
+        .ok_or(EndpointError::Port)
 }
 
 /// An interface name or index as the kernel takes it: no slash, no space, at most 15 bytes.
 fn is_scope(text: &str) -> bool {
-    (1..=15).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"/%[]".contains(&byte))
+    (1..=15).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"/%[]".contains(&byte))
 }
 
 /// RFC 1123 letters, digits and hyphens, plus the underscore that real zones hold; a name whose last label is
@@ -147,11 +169,16 @@ fn is_host_name(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     let label = |label: &str| {
         (1..=63).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
     };
     name.len() <= 253
         && name.split('.').all(label)
-        && name.rsplit('.').next().is_some_and(|last| !last.bytes().all(|byte| byte.is_ascii_digit()))
+        && name
+            .rsplit('.')
+            .next()
+            .is_some_and(|last| !last.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -203,7 +230,10 @@ mod tests {
     fn only_a_name_needs_a_resolver() {
         let address = |text: &str| text.parse::<HostPort>().unwrap().socket_addr();
         assert_eq!(address("192.0.2.1:5"), Some("192.0.2.1:5".parse().unwrap()));
-        assert_eq!(address("[fe80::1%7]:5"), Some("[fe80::1%7]:5".parse().unwrap()));
+        assert_eq!(
+            address("[fe80::1%7]:5"),
+            Some("[fe80::1%7]:5".parse().unwrap())
+        );
         assert_eq!(address("[fe80::1%eth0]:5"), None);
         assert_eq!(address("gw.example:5"), None);
         assert!("gw.example:5".parse::<HostPort>().unwrap().is_name());

@@ -27,7 +27,10 @@ impl Prefix {
 
     /// The prefix that holds this one address: /32 or /128.
     pub fn host(address: IpAddr) -> Prefix {
-        Prefix { address, length: width(address) }
+        Prefix {
+            address,
+            length: width(address),
+        }
     }
 
     /// The address, host bits included.
@@ -60,26 +63,42 @@ impl Prefix {
     pub fn masked(&self) -> Prefix {
         let address = match self.address {
             IpAddr::V4(v4) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.length)).unwrap_or(0);
+                let mask = u32::MAX
+                    .checked_shl(32 - u32::from(self.length))
+                    .unwrap_or(0);
                 IpAddr::V4(Ipv4Addr::from(u32::from(v4) & mask))
             }
             IpAddr::V6(v6) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.length)).unwrap_or(0);
+                let mask = u128::MAX
+                    .checked_shl(128 - u32::from(self.length))
+                    .unwrap_or(0);
                 IpAddr::V6(Ipv6Addr::from(u128::from(v6) & mask))
             }
         };
-        Prefix { address, length: self.length }
+        Prefix {
+            address,
+            length: self.length,
+        }
     }
 
     /// Whether `address` lies in this prefix; never for an address of the other family.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4()
-            && Prefix { address, length: self.length }.masked() == self.masked()
+            && Prefix {
+                address,
+                length: self.length,
+            }
+            .masked()
+                == self.masked()
     }
 
     /// Whether the two prefixes share an address.
     pub fn overlaps(&self, other: &Prefix) -> bool {
-        if self.length <= other.length { self.contains(other.address) } else { other.contains(self.address) }
+        if self.length <= other.length {
+            self.contains(other.address)
+        } else {
+            other.contains(self.address)
+        }
     }
 }
 
@@ -110,7 +129,9 @@ impl FromStr for Prefix {
     /// Reads `ADDRESS` (a host) or `ADDRESS/LENGTH`.
     fn from_str(text: &str) -> Result<Prefix, PrefixError> {
         let Some((address, length)) = text.split_once('/') else {
-            return Ok(Prefix::host(text.parse().map_err(|_| PrefixError::Address)?));
+            return Ok(Prefix::host(
+                text.parse().map_err(|_| PrefixError::Address)?,
+            ));
         };
         let address = address.parse().map_err(|_| PrefixError::Address)?;
         if length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -133,7 +154,9 @@ impl Serialize for Prefix {
 impl<'de> Deserialize<'de> for Prefix {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Prefix, D::Error> {
         if deserializer.is_human_readable() {
-            String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+            String::deserialize(deserializer)?
+                .parse()
+                .map_err(D::Error::custom)
         } else {
             let (address, length) = <(IpAddr, u8)>::deserialize(deserializer)?;
             Prefix::new(address, length).map_err(D::Error::custom)
@@ -160,7 +183,17 @@ mod tests {
 
     #[test]
     fn bad_texts_are_refused() {
-        for text in ["", "/", "10.0.0.1/", "10.0.0.1/33", "fd00::/129", "10.0.0/8", "10.0.0.1/+8", "1.2.3.4/8/9", "a/8"] {
+        for text in [
+            "",
+            "/",
+            "10.0.0.1/",
+            "10.0.0.1/33",
+            "fd00::/129",
+            "10.0.0/8",
+            "10.0.0.1/+8",
+            "1.2.3.4/8/9",
+            "a/8",
+        ] {
             assert!(text.parse::<Prefix>().is_err(), "{text}");
         }
     }
