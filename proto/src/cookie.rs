@@ -35,15 +35,15 @@ type DerivedKey = Zeroizing<[u8; KEY_LEN]>;
 
 /// The key of every MAC1 of messages to the owner of a public key.
 fn mac1_key(receiver: &PublicKey) -> DerivedKey {
-    derive(b"mac1----", receiver)
+    derive(*b"mac1----", receiver)
 }
 
 /// The key that seals the cookies which the owner of a public key gives out.
 fn cookie_key(giver: &PublicKey) -> DerivedKey {
-    derive(b"cookie--", giver)
+    derive(*b"cookie--", giver)
 }
 
-fn derive(label: &[u8; 8], key: &PublicKey) -> DerivedKey {
+fn derive(label: [u8; 8], key: &PublicKey) -> DerivedKey {
     let digest = Blake2s256::new()
         .chain_update(label)
         .chain_update(key.as_bytes())
@@ -72,3 +72,6 @@ fn cut(message: &[u8]) -> Option<(&[u8], &Cookie, &Cookie)> {
 fn equal(a: &Cookie, b: &Cookie) -> bool {
     a.ct_eq(b).into()
 }
+
+#[cfg(test)]
+mod tests;

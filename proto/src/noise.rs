@@ -311,3 +311,6 @@ fn blank() -> Result<HandshakeState, NoiseError> {
     let builder = Builder::with_resolver(parameters(&BLANK)?, Box::new(DefaultResolver));
     Ok(builder.build_responder()?)
 }
+
+#[cfg(test)]
+mod tests;

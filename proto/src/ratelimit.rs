@@ -92,3 +92,92 @@ impl Source {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Instant = Instant(1_000_000_000_000);
+
+    fn source(address: &str) -> SocketAddr {
+        SocketAddr::new(address.parse().unwrap(), 4000)
+    }
+
+    fn milliseconds(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// The rule of the kernel, straight: tokens that time earns and packets spend.
+    #[derive(Clone, Copy)]
+    struct Model {
+        tokens: u64,
+        last: u64,
+    }
+
+    impl Model {
+        fn allow(&mut self, now: u64) -> bool {
+            self.tokens = (self.tokens + (now - self.last)).min(250_000_000);
+            self.last = now;
+            let allowed = self.tokens >= 50_000_000;
+            self.tokens -= if allowed { 50_000_000 } else { 0 };
+            allowed
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_source_gets_what_the_bucket_gives(steps in proptest::collection::vec(0_u64..90_000_000, 1..300)) {
+            let mut limiter = RateLimiter::with_capacity(8);
+            let mut model = Model { tokens: 250_000_000, last: START.0 };
+            let mut now = START;
+            for step in steps {
+                now = Instant(now.0 + step);
+                proptest::prop_assert_eq!(limiter.allow(source("192.0.2.1"), now), model.allow(now.0));
+            }
+        }
+    }
+
+    #[test]
+    fn five_at_once_then_twenty_a_second() {
+        let mut limiter = RateLimiter::default();
+        let burst = (0..100)
+            .filter(|_| limiter.allow(source("192.0.2.1"), START))
+            .count();
+        assert_eq!(burst, 5);
+        let second = (1..=10_000_u64)
+            .filter(|tick| {
+                limiter.allow(
+                    source("192.0.2.1"),
+                    START + Duration::from_micros(tick * 100),
+                )
+            })
+            .count();
+        assert_eq!(second, 20);
+    }
+
+    #[test]
+    fn sources_are_addresses_and_networks_of_64_bits() {
+        let mut limiter = RateLimiter::default();
+        for _ in 0..5 {
+            assert!(limiter.allow(source("2001:db8::1"), START));
+            assert!(limiter.allow(source("192.0.2.1"), START));
+        }
+        assert!(!limiter.allow(source("2001:db8::ffff:1"), START));
+        assert!(!limiter.allow(source("::ffff:192.0.2.1"), START));
+        assert!(limiter.allow(source("2001:db8:0:1::1"), START));
+        assert!(limiter.allow(source("192.0.2.2"), START));
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_frees_itself() {
+        let mut limiter = RateLimiter::with_capacity(64);
+        let flood = |limiter: &mut RateLimiter, now| {
+            (0..10_000_u32)
+                .filter(|host| limiter.allow(SocketAddr::new(IpAddr::V4((*host).into()), 1), now))
+                .count()
+        };
+        assert_eq!(flood(&mut limiter, START), 64);
+        assert!(!limiter.allow(source("192.0.2.1"), START + milliseconds(49)));
+        assert_eq!(flood(&mut limiter, START + milliseconds(50)), 64);
+    }
+}

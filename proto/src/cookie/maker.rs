@@ -84,7 +84,7 @@ impl MacMaker {
     }
 
     fn cookie(&mut self, now: Instant) -> Option<&Cookie> {
-        let good_for = COOKIE_LIFETIME - COOKIE_LATENCY;
+        let good_for = COOKIE_LIFETIME.saturating_sub(COOKIE_LATENCY);
         self.cookie
             .take_if(|(_, since)| now.since(*since) >= good_for);
         self.cookie.as_ref().map(|(cookie, _)| &**cookie)

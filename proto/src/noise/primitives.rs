@@ -36,12 +36,12 @@ impl CryptoResolver for Primitives {
     }
 
     fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
-        match choice {
-            DHChoice::Curve25519 => Some(Box::new(Curve25519 {
-                key: self.local.clone(),
-            })),
-            _ => None,
+        if *choice != DHChoice::Curve25519 {
+            return None;
         }
+        Some(Box::new(Curve25519 {
+            key: self.local.clone(),
+        }))
     }
 
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
@@ -49,10 +49,10 @@ impl CryptoResolver for Primitives {
     }
 
     fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
-        match choice {
-            CipherChoice::ChaChaPoly => Some(Box::new(ChaChaPoly::default())),
-            _ => None,
+        if *choice != CipherChoice::ChaChaPoly {
+            return None;
         }
+        Some(Box::new(ChaChaPoly::default()))
     }
 }
 
