@@ -75,3 +75,81 @@ fn updated_checksum(sum: u16, before: u16, after: u16) -> u16 {
     total = (total & 0xffff) + (total >> 16);
     !(total as u16)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fragment::checksum;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_the_ecn_field_goes_outside() {
+        for tos in 0..=255_u8 {
+            assert_eq!(encapsulate(tos), tos & 3);
+        }
+    }
+
+    #[test]
+    fn leaves_the_tunnel_as_figure_4_says() {
+        use Decapsulated::{Drop, Keep, Set};
+        // Rows: inner; columns: outer Not-ECT, ECT(0), ECT(1), CE.
+        let table = [
+            (NOT_ECT, [Keep, Keep, Keep, Drop]),
+            (ECT_0, [Keep, Keep, Set(ECT_1), Set(CE)]),
+            (ECT_1, [Keep, Keep, Keep, Set(CE)]),
+            (CE, [Keep, Keep, Keep, Keep]),
+        ];
+        for (inner, row) in table {
+            for (outer, expected) in [NOT_ECT, ECT_0, ECT_1, CE].into_iter().zip(row) {
+                assert_eq!(
+                    decapsulate(inner, outer),
+                    expected,
+                    "inner {inner}, outer {outer}"
+                );
+                assert_eq!(decapsulate(inner, outer | 0xb8), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_packet_is_left_alone() {
+        for bytes in [
+            &mut [][..],
+            &mut [0x45; 19],
+            &mut [0x60; 39],
+            &mut [0x50; 60],
+        ] {
+            let before = bytes.to_vec();
+            set(bytes, CE);
+            assert_eq!(bytes, before);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_header_checksum_stays_right(mut header in prop::array::uniform20(any::<u8>()), ecn in 0_u8..4) {
+            header[0] = 0x45;
+            header[10..12].fill(0);
+            let sum = checksum(&[&header]);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            let before = header;
+            set(&mut header, ecn);
+            prop_assert_eq!(header[1], before[1] & !3 | ecn);
+            // One's complement has two zeros; what a receiver computes over the header is what counts.
+            prop_assert_eq!(checksum(&[&header]), 0);
+            header[1] = before[1];
+            header[10..12].copy_from_slice(&before[10..12]);
+            prop_assert_eq!(header, before);
+        }
+
+        #[test]
+        fn an_ipv6_header_changes_in_two_bits(mut header in prop::collection::vec(any::<u8>(), 40..60), ecn in 0_u8..4) {
+            header[0] = header[0] & 0xf | 0x60;
+            let before = header.clone();
+            set(&mut header, ecn);
+            prop_assert_eq!(header[1] >> 4 & 3, ecn);
+            header[1] = before[1];
+            prop_assert_eq!(header, before);
+        }
+    }
+}

@@ -143,3 +143,131 @@ pub(crate) fn checksum(parts: &[&[u8]]) -> u16 {
     }
     !(total as u16)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A packet of `length` bytes, its `options` in the header.
+    fn packet(length: usize, options: &[u8]) -> Vec<u8> {
+        let header = IPV4_HEADER + options.len();
+        let mut packet: Vec<u8> = (0..length).map(|byte| (byte * 7) as u8).collect();
+        packet[..header].fill(0);
+        packet[0] = 0x40 | (header / 4) as u8;
+        packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        packet[4..6].copy_from_slice(&[0xab, 0xcd]);
+        packet[8] = 64;
+        packet[9] = 17;
+        packet[20..header].copy_from_slice(options);
+        let sum = checksum(&[&packet[..header]]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet
+    }
+
+    fn pieces(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
+        let mut fragments = fragment(packet, mtu).unwrap();
+        let mut out = vec![0; 70_000];
+        let mut pieces = Vec::new();
+        while let Some(length) = fragments.next_into(&mut out) {
+            pieces.push(out[..length].to_vec());
+        }
+        pieces
+    }
+
+    /// What the receiver makes of the pieces: the payload, and whether more is to come.
+    fn together(pieces: &[Vec<u8>], base: usize) -> (Vec<u8>, bool) {
+        let mut payload = Vec::new();
+        let mut more = true;
+        for piece in pieces {
+            assert!(more, "a piece after the last");
+            let inner = inner::parse(piece).unwrap();
+            assert_eq!(inner.length, piece.len());
+            assert_eq!(checksum(&[&piece[..inner.header_length]]), 0);
+            assert_eq!(piece[4..6], [0xab, 0xcd]);
+            let word = u16::from_be_bytes([piece[6], piece[7]]);
+            assert_eq!(usize::from(word & 0x1fff) * 8, base + payload.len());
+            more = word & 0x2000 != 0;
+            payload.extend_from_slice(&piece[inner.header_length..]);
+        }
+        (payload, more)
+    }
+
+    #[test]
+    fn one_that_fits_comes_out_unchanged() {
+        let packet = packet(1400, &[]);
+        assert_eq!(pieces(&packet, 1400), [packet]);
+    }
+
+    #[test]
+    fn who_says_no_is_not_cut() {
+        let mut packet = packet(1400, &[]);
+        packet[6] = 0x40;
+        assert_eq!(
+            fragment(&packet, 1399).unwrap_err(),
+            FragmentError::NotAllowed
+        );
+        assert!(fragment(&packet, 1400).is_ok());
+        packet[6] = 0;
+        assert_eq!(fragment(&packet, 67).unwrap_err(), FragmentError::Mtu(67));
+        assert_eq!(
+            fragment(&packet[..9], 1400).unwrap_err(),
+            FragmentError::Broken(InnerError::Truncated)
+        );
+    }
+
+    #[test]
+    fn a_piece_is_cut_again_and_keeps_its_place() {
+        let mut packet = packet(820, &[]);
+        packet[6..8].copy_from_slice(&(0x2000_u16 + 100).to_be_bytes());
+        let (payload, more) = together(&pieces(&packet, 300), 800);
+        assert!(more, "the original was not the last");
+        assert_eq!(payload, packet[20..]);
+    }
+
+    #[test]
+    fn options_that_ask_for_it_are_in_every_piece() {
+        // No-operation, record route (not copied), router alert (copied), end.
+        let options = [1, 7, 3, 4, 0x94, 4, 0, 0, 0, 0, 0, 0];
+        let packet = packet(500, &options);
+        let pieces = pieces(&packet, 200);
+        assert_eq!(pieces[0][20..32], options);
+        assert_eq!(pieces[1][0], 0x46);
+        assert_eq!(pieces[1][20..24], [0x94, 4, 0, 0]);
+        assert_eq!(together(&pieces, 0).0, packet[32..]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_pieces_fit_and_make_the_packet(
+            length in 20_usize..3000,
+            mtu in MINIMUM_MTU..3000,
+            options in prop::collection::vec(any::<u8>(), 0..=10),
+        ) {
+            let options: Vec<u8> = options.iter().flat_map(|byte| [*byte, 4, 0, 0]).collect();
+            let length = length.max(IPV4_HEADER + options.len());
+            let packet = packet(length, &options);
+            let pieces = pieces(&packet, mtu);
+            prop_assert!(pieces.iter().all(|piece| piece.len() <= mtu));
+            let (payload, more) = together(&pieces, 0);
+            prop_assert!(!more);
+            prop_assert_eq!(&payload[..], &packet[IPV4_HEADER + options.len()..]);
+        }
+
+        #[test]
+        fn hostile_options_and_small_buffers_cause_no_panic(
+            mut bytes in prop::collection::vec(any::<u8>(), 20..400),
+            mtu in 0_usize..200,
+            room in 0_usize..200,
+        ) {
+            bytes[0] = 0x40 | bytes[0] & 0xf;
+            let length = bytes.len() as u16;
+            bytes[2..4].copy_from_slice(&length.to_be_bytes());
+            bytes[6] &= 0x3f;
+            if let Ok(mut fragments) = fragment(&bytes, mtu) {
+                let mut out = vec![0; room];
+                while fragments.next_into(&mut out).is_some() {}
+            }
+        }
+    }
+}

@@ -153,3 +153,125 @@ fn mix(state: u64, word: u64) -> u64 {
         u128::from(state ^ word ^ 0x9e37_79b9_7f4a_7c15) * u128::from(0xd6e8_feb8_6659_fd93_u64);
     (product >> 64) as u64 ^ product as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn v4() -> Vec<u8> {
+        let mut packet = vec![0; 28];
+        packet[0] = 0x45;
+        packet[1] = 0b1010_1010;
+        packet[3] = 28;
+        packet[6] = 0x40;
+        packet[9] = protocol::UDP;
+        packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        packet[20..24].copy_from_slice(&[1, 2, 3, 4]);
+        packet
+    }
+
+    fn v6() -> Vec<u8> {
+        let mut packet = vec![0; 48];
+        packet[0] = 0x6a;
+        packet[1] = 0xb0;
+        packet[5] = 8;
+        packet[6] = protocol::UDP;
+        packet[23] = 1;
+        packet[39] = 2;
+        packet
+    }
+
+    #[test]
+    fn reads_both_families() {
+        let inner = parse(&v4()).unwrap();
+        assert_eq!(inner.source, "10.0.0.1".parse::<IpAddr>().unwrap());
+        assert_eq!(inner.destination, "10.0.0.2".parse::<IpAddr>().unwrap());
+        assert_eq!((inner.ecn, inner.length, inner.header_length), (2, 28, 20));
+        assert!(inner.dont_fragment && !inner.fragment);
+
+        let inner = parse(&v6()).unwrap();
+        assert_eq!(inner.source, "::1".parse::<IpAddr>().unwrap());
+        assert_eq!(inner.destination, "::2".parse::<IpAddr>().unwrap());
+        assert_eq!((inner.ecn, inner.length, inner.protocol), (3, 48, 17));
+    }
+
+    #[test]
+    fn padding_after_the_packet_is_not_part_of_it() {
+        let mut packet = v4();
+        packet.resize(32, 0);
+        assert_eq!(parse(&packet).unwrap().length, 28);
+    }
+
+    #[test]
+    fn what_is_short_or_no_ip_is_told_apart() {
+        assert_eq!(parse(&[]), Err(InnerError::Truncated));
+        assert_eq!(parse(&[0x45]), Err(InnerError::Truncated));
+        assert_eq!(parse(&[0x60; 39]), Err(InnerError::Truncated));
+        assert_eq!(parse(&[0; 40]), Err(InnerError::NotIp));
+        assert_eq!(parse(&[0x55; 40]), Err(InnerError::NotIp));
+        assert_eq!(parse(&v4()[..27]), Err(InnerError::Truncated));
+        assert_eq!(parse(&v6()[..47]), Err(InnerError::Truncated));
+        for (at, value) in [(0, 0x44), (0, 0x4f), (3, 19)] {
+            let mut packet = v4();
+            packet[at] = value;
+            assert_eq!(
+                parse(&packet),
+                Err(InnerError::Truncated),
+                "byte {at} = {value}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_flow_keeps_its_hash_and_ports_tell_flows_apart() {
+        let packet = v4();
+        let hash = parse(&packet).unwrap().flow_hash(&packet, 7);
+        let mut same = packet.clone();
+        same[27] = 9;
+        same[1] = 0;
+        assert_eq!(parse(&same).unwrap().flow_hash(&same, 7), hash);
+        assert_ne!(parse(&packet).unwrap().flow_hash(&packet, 8), hash);
+        let mut other = packet.clone();
+        other[21] = 9;
+        assert_ne!(parse(&other).unwrap().flow_hash(&other, 7), hash);
+    }
+
+    #[test]
+    fn all_fragments_of_a_packet_share_a_hash() {
+        let mut first = v4();
+        first[6] = 0x20;
+        let mut second = first.clone();
+        second[6..8].copy_from_slice(&[0, 2]);
+        second[20] = 99;
+        let hashes = [first, second].map(|packet| parse(&packet).unwrap().flow_hash(&packet, 1));
+        assert_eq!(hashes[0], hashes[1]);
+    }
+
+    #[test]
+    fn flows_spread_over_queues() {
+        let mut queues = [0; 64];
+        for port in 0..6400_u16 {
+            let mut packet = v6();
+            packet[40..42].copy_from_slice(&port.to_be_bytes());
+            queues[(parse(&packet).unwrap().flow_hash(&packet, 3) % 64) as usize] += 1;
+        }
+        assert!(
+            queues.iter().all(|&count| (50..170).contains(&count)),
+            "{queues:?}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_cause_no_panic(mut packet in prop::collection::vec(any::<u8>(), 0..120), six: bool) {
+            if let Some(first) = packet.first_mut() {
+                *first = *first & 0xf | if six { 0x60 } else { 0x40 };
+            }
+            if let Ok(inner) = parse(&packet) {
+                prop_assert!(inner.length <= packet.len() && inner.header_length <= inner.length);
+                inner.flow_hash(&packet[..inner.length], 5);
+            }
+        }
+    }
+}

@@ -24,6 +24,8 @@
 mod constants;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -121,7 +123,6 @@ pub struct PeerTimers {
     unacknowledged: Outstanding,
     /// When a keepalive was last asked for; the worker's word follows a moment later.
     keepalive_asked: Option<Instant>,
-    jitter: Duration,
     watch: Watch,
 }
 
@@ -140,7 +141,6 @@ impl PeerTimers {
             unanswered: Outstanding::default(),
             unacknowledged: Outstanding::default(),
             keepalive_asked: None,
-            jitter: Duration::ZERO,
             watch: Watch::Event,
         }
     }
@@ -169,11 +169,10 @@ impl PeerTimers {
     /// An initiation left, or could not leave (no endpoint, a full socket): either way the next one waits
     /// REKEY_TIMEOUT and a share of the jitter that `random` chooses.
     pub fn initiation_sent(&mut self, now: Instant, random: u32) {
-        self.draw_jitter(random);
         self.wanted = false;
         self.handshake_sent = Some(now);
         self.unacknowledged.meet(now);
-        self.retransmit = Some(now + self.constants.rekey_timeout + self.jitter);
+        self.retransmit = Some(self.next_attempt(now, random));
     }
 
     /// An initiation was accepted and answered; the session waits for its first message.
@@ -290,12 +289,12 @@ impl PeerTimers {
         {
             self.unacknowledged.meet(now);
             self.keepalive_asked = Some(now);
-            actions.send_keepalive = true;
+            // An initiation is a sign of life as good.
+            actions.send_keepalive = !actions.initiate;
         }
         if actions.initiate {
             // Should the caller not get to `initiation_sent`, the attempt still counts and time goes on.
-            self.draw_jitter(random);
-            self.retransmit = Some(now + self.constants.rekey_timeout + self.jitter);
+            self.retransmit = Some(self.next_attempt(now, random));
         }
         actions
     }
@@ -383,9 +382,13 @@ impl PeerTimers {
         self.sent_last_minute = false;
     }
 
-    fn draw_jitter(&mut self, random: u32) {
+    fn next_attempt(&self, now: Instant, random: u32) -> Instant {
+        now + self.constants.rekey_timeout + self.share_of_jitter(random)
+    }
+
+    fn share_of_jitter(&self, random: u32) -> Duration {
         let most = u64::try_from(self.constants.jitter.as_nanos()).unwrap_or(u64::MAX);
-        self.jitter = Duration::from_nanos(((u128::from(most) * u128::from(random)) >> 32) as u64);
+        Duration::from_nanos(((u128::from(most) * u128::from(random)) >> 32) as u64)
     }
 
     fn observe(&mut self, activity: &ActivitySnapshot) {
@@ -404,7 +407,7 @@ impl PeerTimers {
         let since = self
             .unanswered
             .since(activity.first_unanswered, activity.last_data_sent)?;
-        Some(since + self.constants.new_handshake() + self.jitter)
+        Some(since + self.constants.new_handshake() + self.share_of_jitter(scatter(since)))
     }
 
     fn keepalive_deadline(&self, activity: &ActivitySnapshot) -> Option<Instant> {
@@ -433,6 +436,12 @@ impl PeerTimers {
         .max()?;
         Some(last + interval)
     }
+}
+
+/// A random-looking number that stays the same as long as the deadline that begins at `since`: drawn anew at
+/// each look, jitter would move a deadline into the past.
+fn scatter(since: Instant) -> u32 {
+    (since.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 /// How `meta` learns of the next packet.

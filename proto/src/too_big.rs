@@ -260,3 +260,226 @@ fn write_v6(
     icmp[2..4].copy_from_slice(&sum.to_be_bytes());
     Ok(length)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn v4(protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; 20];
+        packet[0] = 0x45;
+        packet[6] = 0x40;
+        packet[9] = protocol;
+        packet[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        packet.extend_from_slice(payload);
+        let length = packet.len() as u16;
+        packet[2..4].copy_from_slice(&length.to_be_bytes());
+        packet
+    }
+
+    fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; 40];
+        packet[0] = 0x60;
+        packet[6] = next;
+        packet[8] = 0xfd;
+        packet[23] = 1;
+        packet[24] = 0xfd;
+        packet[39] = 2;
+        packet.extend_from_slice(payload);
+        packet[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+        packet
+    }
+
+    fn answer_to(packet: &[u8]) -> Result<Vec<u8>, Silence> {
+        let mut out = [0xaa; MAXIMUM_ANSWER];
+        answer(packet, 1300, None, &mut out).map(|length| out[..length].to_vec())
+    }
+
+    #[test]
+    fn tells_an_ipv4_sender() {
+        let packet = v4(protocol::TCP, &[5; 1400]);
+        let answer = answer_to(&packet).unwrap();
+        assert_eq!(answer.len(), 576);
+        assert_eq!(checksum(&[&answer[..20]]), 0);
+        assert_eq!(checksum(&[&answer[20..]]), 0);
+        let inner = inner::parse(&answer).unwrap();
+        assert_eq!(inner.source, "10.0.0.2".parse::<IpAddr>().unwrap());
+        assert_eq!(inner.destination, "10.0.0.1".parse::<IpAddr>().unwrap());
+        assert_eq!(answer[20..22], [3, 4]);
+        assert_eq!(answer[26..28], 1300_u16.to_be_bytes());
+        assert_eq!(answer[28..], packet[..548]);
+    }
+
+    #[test]
+    fn tells_an_ipv6_sender() {
+        let packet = v6(protocol::UDP, &[5; 1460]);
+        let answer = answer_to(&packet).unwrap();
+        assert_eq!(answer.len(), 1280);
+        assert_eq!(answer[40..42], [2, 0]);
+        assert_eq!(answer[44..48], 1300_u32.to_be_bytes());
+        assert_eq!(answer[48..], packet[..1232]);
+        let pseudo = [0, 0, answer[4], answer[5], 0, 0, 0, protocol::ICMPV6];
+        assert_eq!(checksum(&[&answer[8..40], &pseudo, &answer[40..]]), 0);
+        let inner = inner::parse(&answer).unwrap();
+        assert_eq!(inner.source, "fd00::2".parse::<IpAddr>().unwrap());
+        assert_eq!(inner.length, answer.len());
+    }
+
+    #[test]
+    fn never_claims_less_than_ipv6_demands() {
+        let mut out = [0; MAXIMUM_ANSWER];
+        answer(&v6(protocol::UDP, &[0; 1400]), 1000, None, &mut out).unwrap();
+        assert_eq!(out[44..48], 1280_u32.to_be_bytes());
+    }
+
+    #[test]
+    fn speaks_from_the_gateways_address_where_it_has_one() {
+        let mut out = [0; MAXIMUM_ANSWER];
+        let ours = Some("192.0.2.9".parse().unwrap());
+        answer(&v4(protocol::UDP, &[0; 1400]), 1300, ours, &mut out).unwrap();
+        assert_eq!(out[12..16], [192, 0, 2, 9]);
+        answer(&v6(protocol::UDP, &[0; 1400]), 1300, ours, &mut out).unwrap();
+        assert_eq!(out[8..24], v6(0, &[])[24..40]);
+    }
+
+    #[test]
+    fn an_error_never_answers_an_error() {
+        for kind in [3, 4, 5, 11, 12, 40] {
+            assert_eq!(
+                answer_to(&v4(protocol::ICMP, &[kind; 9])),
+                Err(Silence::IcmpError)
+            );
+        }
+        assert_eq!(answer_to(&v4(protocol::ICMP, &[])), Err(Silence::IcmpError));
+        assert!(answer_to(&v4(protocol::ICMP, &[8; 1400])).is_ok());
+        for kind in [1, 2, 3, 4, 100] {
+            assert_eq!(
+                answer_to(&v6(protocol::ICMPV6, &[kind; 9])),
+                Err(Silence::IcmpError)
+            );
+        }
+        assert!(answer_to(&v6(protocol::ICMPV6, &[128; 1400])).is_ok());
+        // An error behind extension headers: hop-by-hop of 8 bytes, destination options of 16.
+        let mut hidden = vec![
+            protocol::DESTINATION_OPTIONS,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            protocol::ICMPV6,
+            1,
+        ];
+        hidden.resize(24, 0);
+        hidden.push(3);
+        assert_eq!(
+            answer_to(&v6(protocol::HOP_BY_HOP, &hidden)),
+            Err(Silence::IcmpError)
+        );
+    }
+
+    #[test]
+    fn of_fragments_only_the_first_is_answered() {
+        let mut packet = v4(protocol::UDP, &[0; 1400]);
+        packet[6] = 0x60;
+        assert!(answer_to(&packet).is_ok());
+        packet[7] = 1;
+        assert_eq!(answer_to(&packet), Err(Silence::LaterFragment));
+        let mut fragment = vec![protocol::UDP, 0, 0, 1, 0, 0, 0, 1];
+        fragment.resize(1400, 0);
+        assert!(answer_to(&v6(protocol::FRAGMENT, &fragment)).is_ok());
+        fragment[3] = 8;
+        assert_eq!(
+            answer_to(&v6(protocol::FRAGMENT, &fragment)),
+            Err(Silence::LaterFragment)
+        );
+    }
+
+    #[test]
+    fn only_a_single_host_is_answered() {
+        for source in [
+            [0, 0, 0, 0],
+            [255; 4],
+            [224, 0, 0, 1],
+            [127, 0, 0, 1],
+            [240, 0, 0, 1],
+        ] {
+            let mut packet = v4(protocol::UDP, &[0; 1400]);
+            packet[12..16].copy_from_slice(&source);
+            assert_eq!(
+                answer_to(&packet),
+                Err(Silence::NotUnicast),
+                "from {source:?}"
+            );
+            packet.copy_within(12..16, 16);
+            packet[12..16].copy_from_slice(&[10, 0, 0, 1]);
+            assert_eq!(
+                answer_to(&packet),
+                Err(Silence::NotUnicast),
+                "to {source:?}"
+            );
+        }
+        for source in ["::", "ff02::1", "::1"] {
+            let mut packet = v6(protocol::UDP, &[0; 1400]);
+            packet[8..24].copy_from_slice(&source.parse::<Ipv6Addr>().unwrap().octets());
+            assert_eq!(
+                answer_to(&packet),
+                Err(Silence::NotUnicast),
+                "from {source}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_may_be_cut_is_not_complained_about() {
+        let mut packet = v4(protocol::UDP, &[0; 1400]);
+        packet[6] = 0;
+        assert_eq!(answer_to(&packet), Err(Silence::MayBeFragmented));
+    }
+
+    #[test]
+    fn answers_are_rationed() {
+        let start = Instant(1_000_000_000_000);
+        let mut bucket = TokenBucket::new(10, 3);
+        assert_eq!((0..5).filter(|_| bucket.take(start)).count(), 3);
+        assert!(!bucket.take(start + Duration::from_millis(99)));
+        assert!(bucket.take(start + Duration::from_millis(101)));
+        assert!(!bucket.take(start + Duration::from_millis(102)));
+        assert!(!bucket.take(start), "a clock that went back gives nothing");
+        let later = start + Duration::from_secs(3600);
+        assert_eq!((0..9).filter(|_| bucket.take(later)).count(), 3);
+        // At ten a second, ten a second.
+        let taken = (0..10_000)
+            .filter(|ms| bucket.take(later + Duration::from_millis(*ms)))
+            .count();
+        assert_eq!(taken, 99);
+        let mut never = TokenBucket::new(0, 1);
+        assert!(never.take(start) && !never.take(later));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_packets_cause_no_panic(
+            mut packet in prop::collection::vec(any::<u8>(), 1..200),
+            six: bool,
+            next in prop_oneof![Just(0_u8), Just(43), Just(44), Just(60), Just(58)],
+            room in 0_usize..1280,
+        ) {
+            let length = packet.len() as u16;
+            packet[0] = if six { 0x60 } else { 0x45 };
+            if six && length >= 40 {
+                packet[4..6].copy_from_slice(&(length - 40).to_be_bytes());
+                packet[6] = next;
+            } else if length >= 20 {
+                packet[2..4].copy_from_slice(&length.to_be_bytes());
+            }
+            let mut out = vec![0; room];
+            if let Ok(length) = answer(&packet, 1280, None, &mut out) {
+                prop_assert!(inner::parse(&out[..length]).is_ok());
+            }
+        }
+    }
+}
