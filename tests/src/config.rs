@@ -1,0 +1,90 @@
+//! Keys and files in the formats of `wg`.
+
+use ringway_proto::keys::{PresharedKey, PrivateKey};
+
+/// A key pair in base64.
+#[derive(Debug, Clone)]
+pub struct KeyPair {
+    /// The private key.
+    pub private: String,
+    /// The public key.
+    pub public: String,
+}
+
+impl KeyPair {
+    /// A new one.
+    pub fn new() -> KeyPair {
+        let key = PrivateKey::generate().unwrap();
+        KeyPair {
+            private: key.to_base64().to_string(),
+            public: key.public().to_base64(),
+        }
+    }
+
+    /// The private key as a type.
+    pub fn key(&self) -> PrivateKey {
+        PrivateKey::from_base64(&self.private).unwrap()
+    }
+}
+
+impl Default for KeyPair {
+    fn default() -> KeyPair {
+        KeyPair::new()
+    }
+}
+
+/// A new preshared key in base64.
+pub fn preshared_key() -> String {
+    PresharedKey::generate().unwrap().to_base64().to_string()
+}
+
+/// A peer, as a section of a `wg` file.
+#[derive(Debug, Clone, Default)]
+pub struct PeerSection {
+    /// `PublicKey`.
+    pub public_key: String,
+    /// `PresharedKey`.
+    pub preshared_key: Option<String>,
+    /// `Endpoint`.
+    pub endpoint: Option<String>,
+    /// `AllowedIPs`.
+    pub allowed_ips: String,
+    /// `PersistentKeepalive`.
+    pub keepalive: Option<u16>,
+}
+
+impl PeerSection {
+    /// The section's text.
+    pub fn text(&self) -> String {
+        let mut text = format!("[Peer]\nPublicKey = {}\n", self.public_key);
+        let mut line = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                text.push_str(&format!("{name} = {value}\n"));
+            }
+        };
+        line("PresharedKey", self.preshared_key.clone());
+        line("Endpoint", self.endpoint.clone());
+        line(
+            "AllowedIPs",
+            (!self.allowed_ips.is_empty()).then(|| self.allowed_ips.clone()),
+        );
+        line(
+            "PersistentKeepalive",
+            self.keepalive.map(|seconds| seconds.to_string()),
+        );
+        text
+    }
+}
+
+/// A file for `wg setconf`.
+pub fn wg_file(private_key: &str, listen_port: Option<u16>, peers: &[PeerSection]) -> String {
+    let mut text = format!("[Interface]\nPrivateKey = {private_key}\n");
+    if let Some(port) = listen_port {
+        text.push_str(&format!("ListenPort = {port}\n"));
+    }
+    for peer in peers {
+        text.push('\n');
+        text.push_str(&peer.text());
+    }
+    text
+}
