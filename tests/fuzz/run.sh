@@ -34,7 +34,8 @@ CARGO_TARGET_DIR="$target_dir" \
 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module \
 -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
--Cllvm-args=-sanitizer-coverage-pc-table" \
+-Cllvm-args=-sanitizer-coverage-pc-table \
+-Cllvm-args=-sanitizer-coverage-trace-compares" \
     cargo build --quiet --release --locked --target "$host" $bins
 
 export FUZZ_BIN="$target_dir/$host/release" FUZZ_OUT="$target_dir" FUZZ_SECONDS="$seconds"

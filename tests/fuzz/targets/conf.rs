@@ -10,7 +10,9 @@ fuzz_target!(|text: &str| {
     let file = Path::new("fuzz.conf");
     match parse_conf(text, file) {
         Ok(loaded) => {
-            let Ok(written) = write_conf(&loaded.config) else { return };
+            let Ok(written) = write_conf(&loaded.config) else {
+                return;
+            };
             let again = parse_conf(&written, file);
             assert!(again.is_ok_and(|again| again.config == loaded.config));
         }

@@ -20,9 +20,13 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn same_again<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
-    let Ok(value) = decode::<T>(bytes, LIMIT) else { return };
+    let Ok(value) = decode::<T>(bytes, LIMIT) else {
+        return;
+    };
     let Ok(once) = encode(&value) else { return };
     // Compared as bytes, since not every message can be compared itself.
-    let twice = decode::<T>(&once, LIMIT).ok().and_then(|value| encode(&value).ok());
+    let twice = decode::<T>(&once, LIMIT)
+        .ok()
+        .and_then(|value| encode(&value).ok());
     assert_eq!(Some(once), twice);
 }

@@ -31,8 +31,13 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(forged) = CookieReply::parse(input) {
         assert!(maker.receive_cookie_reply(&forged, now).is_err());
     }
-    let Ok(reply) = checker.cookie_reply(&message, 1, from, now) else { return };
+    let Ok(reply) = checker.cookie_reply(&message, 1, from, now) else {
+        return;
+    };
     assert_eq!(maker.receive_cookie_reply(&reply, now), Ok(()));
     maker.seal(&mut message, now);
-    assert_eq!(checker.check(&message, from, true, now), MacVerdict::Mac2Valid);
+    assert_eq!(
+        checker.check(&message, from, true, now),
+        MacVerdict::Mac2Valid
+    );
 });

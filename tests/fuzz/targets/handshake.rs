@@ -11,18 +11,23 @@ use ringway_proto::tai64n::Tai64n;
 use ringway_proto::wire::{Initiation, Response};
 
 fuzz_target!(|input: &[u8]| {
-    let Some((&choice, changes)) = input.split_first() else { return };
+    let Some((&choice, changes)) = input.split_first() else {
+        return;
+    };
     let initiator = PrivateKey::from_bytes(&[1; 32]);
     let responder = PrivateKey::from_bytes(&[2; 32]);
     let psk = PresharedKey::from_bytes([3; 32]);
     let stamp = Tai64n::from_unix_ns(1 << 60);
-    let Ok((mut handshake, initiation)) = initiate(&initiator, &responder.public(), 5, stamp) else {
+    let Ok((mut handshake, initiation)) = initiate(&initiator, &responder.public(), 5, stamp)
+    else {
         panic!("a handshake begins with good keys");
     };
 
     if choice & 1 == 0 {
         let altered = alter(initiation.to_bytes(), changes);
-        let Ok(message) = Initiation::parse(&altered) else { return };
+        let Ok(message) = Initiation::parse(&altered) else {
+            return;
+        };
         let taken = receive_initiation(&responder, &message).is_ok();
         // Index and MACs are not covered by Noise.
         assert_eq!(taken, altered[8..116] == initiation.to_bytes()[8..116]);

@@ -10,7 +10,9 @@ use ringway_proto::inner;
 use ringway_proto::too_big::{MAXIMUM_ANSWER, answer};
 
 fuzz_target!(|input: &[u8]| {
-    let Some((mtu, packet)) = input.split_first_chunk::<2>() else { return };
+    let Some((mtu, packet)) = input.split_first_chunk::<2>() else {
+        return;
+    };
     let mtu = u16::from_le_bytes(*mtu);
 
     let mut out = [0; MAXIMUM_ANSWER];
@@ -39,7 +41,10 @@ fuzz_target!(|input: &[u8]| {
     if let Decapsulated::Set(mark) = ecn::decapsulate(header.ecn, mtu as u8) {
         let mut marked = packet.to_vec();
         ecn::set(&mut marked, mark);
-        let expected = inner::Inner { ecn: mark, ..header };
+        let expected = inner::Inner {
+            ecn: mark,
+            ..header
+        };
         assert!(inner::parse(&marked).is_ok_and(|inner| inner == expected));
     }
 });

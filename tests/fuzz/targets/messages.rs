@@ -7,7 +7,9 @@ use libfuzzer_sys::fuzz_target;
 use ringway_shm::messages::{Command, Event, MESSAGE_MAX, PacketHeader};
 
 fuzz_target!(|input: &[u8]| {
-    let Some((kind, record)) = input.split_first_chunk::<2>() else { return };
+    let Some((kind, record)) = input.split_first_chunk::<2>() else {
+        return;
+    };
     let kind = u16::from_le_bytes(*kind);
     if let Some(event) = Event::decode(kind, record) {
         let mut bytes = [0; MESSAGE_MAX];

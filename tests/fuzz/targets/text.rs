@@ -29,6 +29,9 @@ fuzz_target!(|text: &str| {
 fn same_again<T: FromStr + Display + PartialEq>(text: &str) {
     if let Ok(value) = text.parse::<T>() {
         let again = value.to_string();
-        assert!(again.parse::<T>().is_ok_and(|read| read == value), "{text:?} became {again:?}");
+        assert!(
+            again.parse::<T>().is_ok_and(|read| read == value),
+            "{text:?} became {again:?}"
+        );
     }
 }

@@ -7,7 +7,9 @@ use libfuzzer_sys::fuzz_target;
 use ringway_proto::uapi::{Parser, Request, Step, UapiError};
 
 fuzz_target!(|input: &[u8]| {
-    let Some((&size, stream)) = input.split_first() else { return };
+    let Some((&size, stream)) = input.split_first() else {
+        return;
+    };
     let whole = requests(std::iter::once(stream));
     let pieces = requests(stream.chunks(usize::from(size).max(1)));
     assert_eq!(whole, pieces);

@@ -5,7 +5,9 @@ use libfuzzer_sys::fuzz_target;
 use ringway_proto::wire::{Message, MessageType};
 
 fuzz_target!(|datagram: &[u8]| {
-    let Ok(message) = Message::parse(datagram) else { return };
+    let Ok(message) = Message::parse(datagram) else {
+        return;
+    };
     let kind = match &message {
         Message::Initiation(message) => {
             assert_eq!(message.to_bytes(), datagram);
@@ -20,7 +22,10 @@ fuzz_target!(|datagram: &[u8]| {
             MessageType::CookieReply
         }
         Message::Data(data) => {
-            assert_eq!([&data.header().to_bytes()[..], data.body()].concat(), datagram);
+            assert_eq!(
+                [&data.header().to_bytes()[..], data.body()].concat(),
+                datagram
+            );
             MessageType::Data
         }
     };
