@@ -1,15 +1,24 @@
 //! What the supervisor and meta say to each other.
 //!
 //! One `SOCK_SEQPACKET` pair, one bincode message a datagram, descriptors beside it by
-//! `SCM_RIGHTS`. What may be large, the configuration, goes as a sealed-off memfd beside
+//! `SCM_RIGHTS`. What may be large, the configuration, goes as a memfd beside
 //! [`ToMeta::Start`]. End of file on meta's side means that the supervisor is gone, and meta ends.
 
-use ringway_proto::config::model::Config;
+pub(crate) use crate::sys::scm::Packets;
+
+use nix::sys::memfd::MFdFlags;
+use ringway_proto::codec;
+use ringway_proto::config::Config;
 use ringway_proto::prefix::Prefix;
 use ringway_worker::control::GroupInfo;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use zeroize::Zeroizing;
 
 /// The greatest encoded message in bytes.
 pub(crate) const MESSAGE_LIMIT: usize = 64 * 1024;
@@ -38,6 +47,9 @@ pub(crate) enum ToMeta {
         /// What came of it.
         result: Result<Granted, Refused>,
     },
+    /// A new helper took the place of one that died: its stream, one descriptor. What the old one
+    /// had not answered is to be asked again.
+    Helper,
     /// The interface's state changed (also sent once after start).
     Link {
         /// The interface's MTU in bytes.
@@ -47,9 +59,9 @@ pub(crate) enum ToMeta {
     },
     /// The interface was deleted; [`ToMeta::Stop`] follows.
     LinkGone,
-    /// A local address went away: source addresses remembered for endpoints may be void.
+    /// Local addresses went away: a source address remembered for an endpoint may be void.
     AddressesChanged {
-        /// The addresses that are gone.
+        /// The addresses that are gone; empty when that is not known, and any may be.
         gone: Vec<IpAddr>,
     },
     /// Read the configuration file again and apply it. Answered by [`FromMeta::Done`].
@@ -181,4 +193,46 @@ pub(crate) struct Refused {
     pub(crate) message: String,
 }
 
-pub(crate) use crate::sys::scm::{Packets, Received};
+/// Puts a configuration into a memfd, to go beside [`ToMeta::Start`].
+pub(crate) fn write_config(config: &Config) -> Result<OwnedFd, ChannelError> {
+    let bytes = Zeroizing::new(codec::encode(config)?);
+    let mut file = File::from(nix::sys::memfd::memfd_create(c"ringway-config", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(&bytes)?;
+    Ok(file.into())
+}
+
+/// Reads what [`write_config`] wrote.
+pub(crate) fn read_config(memfd: OwnedFd) -> Result<Config, ChannelError> {
+    let mut file = File::from(memfd);
+    let mut bytes = Zeroizing::new(Vec::new());
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(codec::decode(&bytes, CONFIG_LIMIT)?)
+}
+
+/// Why a message could not be sent or read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChannelError {
+    /// The socket or the memfd failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// A system call failed.
+    #[error("{0}")]
+    System(#[from] nix::errno::Errno),
+    /// The bytes are no such message.
+    #[error("{0}")]
+    Codec(#[from] codec::CodecError),
+}
+
+/// Sends one message with its descriptors.
+pub(crate) fn send<T: Serialize>(to: &Packets, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+    Ok(to.send(&codec::encode(message)?, fds)?)
+}
+
+/// Receives one message with its descriptors; `None` is end of file.
+pub(crate) fn receive<T: DeserializeOwned>(from: &Packets) -> Result<Option<(T, Vec<OwnedFd>)>, ChannelError> {
+    let Some(received) = from.receive(MESSAGE_LIMIT)? else {
+        return Ok(None);
+    };
+    Ok(Some((codec::decode(&received.bytes, MESSAGE_LIMIT)?, received.fds)))
+}

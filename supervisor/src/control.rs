@@ -1,1 +1,213 @@
-//! .
+//! The control socket: what the tools ask of the running gateway.
+//!
+//! It is served here, not by meta, so that it answers while meta is dead. Root may ask
+//! everything, members of the group `ringway` may look.
+
+use crate::runtime;
+use crate::sys::scm::send_stream;
+use nix::sys::socket::{getsockopt, sockopt};
+use ringway_proto::codec;
+use ringway_proto::control::{REQUEST_LIMIT, RESPONSE_LIMIT, Request, Response};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+/// Connections at a time; one more ends the oldest.
+const CONNECTIONS: usize = 64;
+
+/// A connection, for an answer that comes later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token(u64);
+
+/// The listener and its connections.
+#[derive(Debug)]
+pub(crate) struct Server {
+    listener: UnixListener,
+    connections: Vec<Connection>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    token: Token,
+    stream: UnixStream,
+    /// Whether it may change things.
+    root: bool,
+    buffer: Vec<u8>,
+}
+
+impl Server {
+    /// Serves this listener, which does not block.
+    pub(crate) fn new(listener: UnixListener) -> Server {
+        Server { listener, connections: Vec::new(), last: 0 }
+    }
+
+    /// The descriptors that become readable when there is something to do.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.listener.as_fd()).chain(self.connections.iter().map(|connection| connection.stream.as_fd()))
+    }
+
+    /// Takes new connections and reads what came; the requests are to be answered.
+    ///
+    /// A request that is not allowed or not understood is answered here.
+    pub(crate) fn requests(&mut self) -> Vec<(Token, Request)> {
+        self.accept();
+        let mut asked = Vec::new();
+        let mut refused = Vec::new();
+        self.connections.retain_mut(|connection| {
+            let alive = connection.read();
+            loop {
+                match codec::unframe::<Request>(&connection.buffer, REQUEST_LIMIT) {
+                    Ok(Some((request, used))) => {
+                        connection.buffer.drain(..used);
+                        if request.changes() && !connection.root {
+                            let message = format!("{} needs root", describe(&request));
+                            refused.push((connection.token, message));
+                        } else {
+                            asked.push((connection.token, request));
+                        }
+                    }
+                    Ok(None) => return alive,
+                    Err(error) => {
+                        let message = format!("request not understood: {error}: use the ringway tool of this version");
+                        let _ = connection.send(&Response::Error { message }, &[]);
+                        return false;
+                    }
+                }
+            }
+        });
+        for (token, message) in refused {
+            self.answer(token, &Response::Error { message }, &[]);
+        }
+        asked
+    }
+
+    /// Answers; a connection that does not take the answer at once is closed.
+    pub(crate) fn answer(&mut self, to: Token, response: &Response, fds: &[BorrowedFd<'_>]) {
+        self.connections.retain_mut(|connection| connection.token != to || connection.send(response, fds).is_ok());
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let Some(root) = allowed(&stream) else {
+                continue;
+            };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            if self.connections.len() >= CONNECTIONS {
+                self.connections.remove(0);
+            }
+            self.last += 1;
+            self.connections.push(Connection { token: Token(self.last), stream, root, buffer: Vec::new() });
+        }
+    }
+}
+
+impl Connection {
+    /// Reads what is there, never more than one request; false at the end.
+    fn read(&mut self) -> bool {
+        let mut chunk = [0; 1024];
+        while self.buffer.len() <= REQUEST_LIMIT + codec::FRAME_HEADER {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return false,
+                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+        true
+    }
+
+    fn send(&mut self, response: &Response, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = codec::frame(response, RESPONSE_LIMIT).map_err(io::Error::other)?;
+        send_stream(self.stream.as_fd(), &bytes, fds)
+    }
+}
+
+/// Whether the peer may change things; `None`: not even look.
+fn allowed(stream: &UnixStream) -> Option<bool> {
+    let peer = getsockopt(stream, sockopt::PeerCredentials).ok()?;
+    if peer.uid() == 0 || peer.uid() == nix::unistd::geteuid().as_raw() {
+        return Some(true);
+    }
+    let readers = runtime::readers()?;
+    let member = peer.gid() == readers || {
+        let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(peer.uid())).ok().flatten()?;
+        let group = nix::unistd::Group::from_gid(nix::unistd::Gid::from_raw(readers)).ok().flatten()?;
+        group.mem.contains(&user.name)
+    };
+    member.then_some(false)
+}
+
+fn describe(request: &Request) -> &'static str {
+    match request {
+        Request::Stop => "stopping the gateway",
+        Request::Reload { .. } => "reloading the configuration",
+        Request::SaveConfig => "saving the configuration",
+        Request::Segments | Request::Info => "looking",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::scm::Packets;
+    use std::io::Write;
+
+    fn ask(path: &std::path::Path, request: &Request) -> UnixStream {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.write_all(&codec::frame(request, REQUEST_LIMIT).unwrap()).unwrap();
+        stream
+    }
+
+    fn server() -> (tempfile::TempDir, std::path::PathBuf, Server) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("control.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        (directory, path, Server::new(listener))
+    }
+
+    #[test]
+    fn a_request_is_answered_with_descriptors() {
+        let (_directory, path, mut server) = server();
+        let stream = ask(&path, &Request::Segments);
+        let asked = server.requests();
+        assert_eq!(asked.len(), 1);
+        assert_eq!(asked[0].1, Request::Segments);
+        let null = std::fs::File::open("/dev/null").unwrap();
+        server.answer(asked[0].0, &Response::Ok, &[null.as_fd()]);
+        let received = Packets::from_fd(stream.into()).receive(1024).unwrap().unwrap();
+        assert_eq!(codec::unframe::<Response>(&received.bytes, RESPONSE_LIMIT).unwrap().unwrap().0, Response::Ok);
+        assert_eq!(received.fds.len(), 1);
+    }
+
+    #[test]
+    fn garbage_ends_its_connection_alone() {
+        let (_directory, path, mut server) = server();
+        let _good = UnixStream::connect(&path).unwrap();
+        let mut bad = UnixStream::connect(&path).unwrap();
+        bad.write_all(&[0xff; 64]).unwrap();
+        assert!(server.requests().is_empty());
+        let mut answer = Vec::new();
+        bad.read_to_end(&mut answer).unwrap();
+        let (response, _) = codec::unframe::<Response>(&answer, RESPONSE_LIMIT).unwrap().unwrap();
+        assert!(matches!(response, Response::Error { message } if message.starts_with("request not understood")));
+        assert_eq!(server.connections.len(), 1);
+    }
+
+    #[test]
+    fn connections_are_bounded() {
+        let (_directory, path, mut server) = server();
+        let mut held = Vec::new();
+        for _ in 0..CONNECTIONS + 5 {
+            held.push(UnixStream::connect(&path).unwrap());
+            assert!(server.requests().is_empty());
+        }
+        assert_eq!(server.connections.len(), CONNECTIONS);
+        drop(held);
+        server.requests();
+        assert!(server.connections.is_empty());
+    }
+}

@@ -52,22 +52,7 @@ impl Packets {
 
     /// Sends one datagram with these descriptors.
     pub(crate) fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-        let rights = [ControlMessage::ScmRights(&raw)];
-        let control: &[ControlMessage<'_>] = if raw.is_empty() { &[] } else { &rights };
-        loop {
-            match sendmsg::<()>(
-                self.0.as_raw_fd(),
-                &[IoSlice::new(bytes)],
-                control,
-                MsgFlags::MSG_NOSIGNAL,
-                None,
-            ) {
-                Ok(_) => return Ok(()),
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        send(self.0.as_fd(), bytes, fds).map(drop)
     }
 
     /// Receives one datagram of at most `limit` bytes; `None` is end of file.
@@ -111,6 +96,26 @@ impl Packets {
         }
         bytes.truncate(length);
         Ok(Some(Received { bytes, fds }))
+    }
+}
+
+/// Sends all these bytes with these descriptors on a stream; one that takes fewer is an error.
+pub(crate) fn send_stream(stream: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    if send(stream, bytes, fds)? < bytes.len() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    Ok(())
+}
+
+fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&raw)];
+    let control: &[ControlMessage<'_>] = if raw.is_empty() { &[] } else { &rights };
+    loop {
+        match sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], control, MsgFlags::MSG_NOSIGNAL, None) {
+            Err(nix::errno::Errno::EINTR) => {}
+            other => return Ok(other?),
+        }
     }
 }
 
