@@ -36,11 +36,19 @@ impl FromStr for CpuList {
         let mut cpus = Vec::new();
         for part in text.split(',') {
             let (range, stride) = match part.trim().split_once(':') {
-                Some((range, stride)) => (range, number(stride).filter(|stride| *stride > 0).ok_or(CpuListError)?),
+                Some((range, stride)) => (
+                    range,
+                    number(stride)
+                        .filter(|stride| *stride > 0)
+                        .ok_or(CpuListError)?,
+                ),
                 None => (part.trim(), 1),
             };
             let (first, last) = match range.split_once('-') {
-                Some((first, last)) => (number(first).ok_or(CpuListError)?, number(last).ok_or(CpuListError)?),
+                Some((first, last)) => (
+                    number(first).ok_or(CpuListError)?,
+                    number(last).ok_or(CpuListError)?,
+                ),
                 None => {
                     let only = number(range).ok_or(CpuListError)?;
                     (only, only)
@@ -70,7 +78,11 @@ impl fmt::Display for CpuList {
         let mut rest = self.0.as_slice();
         let mut separator = "";
         while let Some(first) = rest.first() {
-            let run = rest.iter().zip(*first..).take_while(|(cpu, expected)| *cpu == expected).count();
+            let run = rest
+                .iter()
+                .zip(*first..)
+                .take_while(|(cpu, expected)| *cpu == expected)
+                .count();
             if run >= 3 {
                 write!(f, "{separator}{first}-{}", rest[run - 1])?;
                 rest = &rest[run..];
@@ -109,7 +121,10 @@ mod tests {
     #[test]
     fn slots_take_turns() {
         let list: CpuList = "2,5".parse().unwrap();
-        assert_eq!([0, 1, 2].map(|slot| list.of_slot(slot)), [Some(2), Some(5), Some(2)]);
+        assert_eq!(
+            [0, 1, 2].map(|slot| list.of_slot(slot)),
+            [Some(2), Some(5), Some(2)]
+        );
     }
 
     proptest! {

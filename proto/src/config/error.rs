@@ -30,7 +30,11 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Fault {
-        Fault { what: one_line(&what.into()), value: None, remedy: one_line(&remedy.into()) }
+        Fault {
+            what: one_line(&what.into()),
+            value: None,
+            remedy: one_line(&remedy.into()),
+        }
     }
 
     /// Adds the value, on one line and not too much of it.
@@ -40,15 +44,27 @@ impl Fault {
     }
 
     pub(super) fn at(self, file: &Path, line: usize) -> ConfigError {
-        ConfigError(Notice { file: file.to_owned(), line: Some(line), fault: self })
+        ConfigError(Notice {
+            file: file.to_owned(),
+            line: Some(line),
+            fault: self,
+        })
     }
 
     pub(super) fn of(self, file: &Path) -> ConfigError {
-        ConfigError(Notice { file: file.to_owned(), line: None, fault: self })
+        ConfigError(Notice {
+            file: file.to_owned(),
+            line: None,
+            fault: self,
+        })
     }
 
     pub(super) fn warn(self, file: &Path, line: Option<usize>) -> Warning {
-        Warning(Notice { file: file.to_owned(), line, fault: self })
+        Warning(Notice {
+            file: file.to_owned(),
+            line,
+            fault: self,
+        })
     }
 }
 
@@ -93,7 +109,9 @@ impl fmt::Display for Notice {
 }
 
 fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 fn shortened(text: &str) -> String {

@@ -14,15 +14,19 @@ mod load;
 mod model;
 mod save;
 mod toml;
+mod value;
 mod write;
 
 pub use check::{Check, check};
 pub use conf::parse_conf;
 pub use cpus::{CpuList, CpuListError};
 pub use error::{ConfigError, Warning};
-pub use load::{Loaded, MAX_FILE_BYTES, interface_name, load, load_with_warnings, parse, valid_interface_name};
+pub use load::{
+    Loaded, MAX_FILE_BYTES, interface_name, load, load_with_warnings, parse, valid_interface_name,
+};
 pub use model::{
-    Config, Interface, Limits, MAX_NAME_BYTES, MAX_SHARDS, BadWorkers, Peer, PollMode, Table, UnknownPollMode, WorkersSetting,
+    BadWorkers, Config, Interface, Limits, MAX_NAME_BYTES, MAX_SHARDS, Peer, PollMode, Table,
+    UnknownPollMode, WorkersSetting,
 };
 pub use save::Runtime;
 pub use toml::parse_toml;

@@ -109,7 +109,9 @@ impl Peer {
 
     /// The name, or where there is none the key, for a message.
     pub fn label(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.public_key.to_string())
+        self.name
+            .clone()
+            .unwrap_or_else(|| self.public_key.to_string())
     }
 }
 
@@ -159,7 +161,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { peers: 4096, routes: 262_144 }
+        Limits {
+            peers: 4096,
+            routes: 262_144,
+        }
     }
 }
 
@@ -195,7 +200,9 @@ impl FromStr for WorkersSetting {
             return Ok(WorkersSetting::Auto);
         }
         match text.parse::<u16>() {
-            Ok(count) if (1..=u16::from(MAX_SHARDS)).contains(&count) => Ok(WorkersSetting::Count(count)),
+            Ok(count) if (1..=u16::from(MAX_SHARDS)).contains(&count) => {
+                Ok(WorkersSetting::Count(count))
+            }
             _ => Err(BadWorkers),
         }
     }
@@ -203,7 +210,12 @@ impl FromStr for WorkersSetting {
 
 impl PollMode {
     /// Every mode, in the order of the documentation.
-    pub const ALL: [PollMode; 4] = [PollMode::Epoll, PollMode::Busy, PollMode::Adaptive, PollMode::Napi];
+    pub const ALL: [PollMode; 4] = [
+        PollMode::Epoll,
+        PollMode::Busy,
+        PollMode::Adaptive,
+        PollMode::Napi,
+    ];
 
     /// The mode as files and flags write it.
     pub fn as_str(self) -> &'static str {
@@ -231,6 +243,9 @@ impl FromStr for PollMode {
     type Err = UnknownPollMode;
 
     fn from_str(text: &str) -> Result<PollMode, UnknownPollMode> {
-        PollMode::ALL.into_iter().find(|mode| mode.as_str().eq_ignore_ascii_case(text)).ok_or(UnknownPollMode)
+        PollMode::ALL
+            .into_iter()
+            .find(|mode| mode.as_str().eq_ignore_ascii_case(text))
+            .ok_or(UnknownPollMode)
     }
 }
