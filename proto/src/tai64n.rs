@@ -73,7 +73,13 @@ impl fmt::Debug for Tai64n {
     }
 }
 
-/// Gives stamps that only grow, though the wall clock may stand still or be set back.
+/// Gives the stamps of one gateway's initiations, to all its peers. They never
+/// shrink, though the wall clock may be set back.
+///
+/// Those of one tick are equal. That harms nobody, since a peer takes no two
+/// initiations within [`Stamper::MIN_INTERVAL`]; were each made to differ, a
+/// gateway with thousands of peers would run minutes ahead of its clock, and after
+/// a restart nobody would take its stamps for as long.
 #[derive(Clone, Debug, Default)]
 pub struct Stamper {
     last: Tai64n,
@@ -81,12 +87,18 @@ pub struct Stamper {
 
 impl Stamper {
     /// The shortest time between two initiations of one peer that a responder
-    /// takes (kernel: INITIATIONS_PER_SECOND).
+    /// takes (kernel: INITIATIONS_PER_SECOND). Longer than a tick.
     pub const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
-    /// A stamp newer than every one before it.
+    /// The stamp for a wall clock that shows `unix_ns`; the tick after the last
+    /// stamp when the clock is behind that.
     pub fn stamp(&mut self, unix_ns: u64) -> Tai64n {
-        self.last = Tai64n::from_unix_ns(unix_ns).max(self.last.next());
+        let stamp = Tai64n::from_unix_ns(unix_ns);
+        self.last = if stamp < self.last {
+            self.last.next()
+        } else {
+            stamp
+        };
         self.last
     }
 }
@@ -95,6 +107,17 @@ impl Stamper {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_thousand_peers_at_once_leave_the_clock_where_it_is() {
+        let mut stamper = Stamper::default();
+        let now = 1_700_000_000_000_000_000;
+        for _ in 0..1000 {
+            assert_eq!(stamper.stamp(now), Tai64n::from_unix_ns(now));
+        }
+        let set_back = stamper.stamp(now - 3_600_000_000_000);
+        assert_eq!(set_back, Tai64n::from_unix_ns(now).next());
+    }
 
     #[test]
     fn the_epoch_is_that_of_tai() {
@@ -106,14 +129,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stamps_only_grow(clock in proptest::collection::vec(any::<u64>(), 1..50)) {
+        fn stamps_never_shrink(clock in proptest::collection::vec(any::<u64>(), 1..50)) {
             let mut stamper = Stamper::default();
-            let mut last = Tai64n::default();
+            let mut last = (Tai64n::default(), 0);
             for unix_ns in clock {
                 let stamp = stamper.stamp(unix_ns);
-                prop_assert!(stamp > last);
+                let moved = unix_ns.abs_diff(last.1) >= Stamper::MIN_INTERVAL.as_nanos() as u64;
+                prop_assert!(stamp > last.0 || stamp == last.0 && !moved);
                 prop_assert!(u32::from_be_bytes(stamp.0[8..].try_into().unwrap()) < 1_000_000_000);
-                last = stamp;
+                last = (stamp, unix_ns);
             }
         }
 
