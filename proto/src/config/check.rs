@@ -1,6 +1,6 @@
 //! What `ringway up --check` tells: the steps of a start, and where they differ from wg-quick's.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::field::{FIELDS, Field, Format, Key, Section};
 use super::write::{interface_values, peer_values};
@@ -161,13 +161,13 @@ fn peer_step(peer: &Peer) -> String {
         step.push_str(" without an allowed IP");
     } else {
         let allowed: Vec<_> = peer.allowed_ips.iter().map(ToString::to_string).collect();
-        step.push_str(&format!(" for {}", allowed.join(", ")));
+        let _ = write!(step, " for {}", allowed.join(", "));
     }
     if let Some(endpoint) = &peer.endpoint {
-        step.push_str(&format!(", at {endpoint}"));
+        let _ = write!(step, ", at {endpoint}");
     }
     if let Some(seconds) = peer.persistent_keepalive {
-        step.push_str(&format!(", keepalive every {seconds} s"));
+        let _ = write!(step, ", keepalive every {seconds} s");
     }
     if peer.preshared_key.is_some() {
         step.push_str(", with a preshared key");

@@ -44,16 +44,9 @@ impl FromStr for CpuList {
                 ),
                 None => (part.trim(), 1),
             };
-            let (first, last) = match range.split_once('-') {
-                Some((first, last)) => (
-                    number(first).ok_or(CpuListError)?,
-                    number(last).ok_or(CpuListError)?,
-                ),
-                None => {
-                    let only = number(range).ok_or(CpuListError)?;
-                    (only, only)
-                }
-            };
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let first = number(first).ok_or(CpuListError)?;
+            let last = number(last).ok_or(CpuListError)?;
             if first > last {
                 return Err(CpuListError);
             }

@@ -4,6 +4,7 @@ use Key as K;
 
 /// Every key of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::enum_variant_names)] // They are named as the files name them.
 pub(super) enum Key {
     PrivateKey,
     ListenPort,

@@ -31,10 +31,8 @@ pub fn load_with_warnings(path: &Path) -> Result<Loaded, ConfigError> {
     let bytes = read(path)?;
     let text = std::str::from_utf8(&bytes).map_err(|error| {
         let line = bytes[..error.valid_up_to()]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count()
-            + 1;
+            .split(|byte| *byte == b'\n')
+            .count();
         Fault::new("not UTF-8", "save the file as UTF-8 text").at(path, line)
     })?;
     let mut loaded = parse(text, path)?;

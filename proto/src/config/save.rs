@@ -27,7 +27,7 @@ impl Config {
         saved.interface.private_key.clone_from(&runtime.private_key);
         saved.interface.listen_port = (runtime.listen_port != 0).then_some(runtime.listen_port);
         saved.interface.fwmark = (runtime.fwmark != 0).then_some(runtime.fwmark);
-        saved.peers = runtime.peers.clone();
+        saved.peers.clone_from(&runtime.peers);
         for peer in &mut saved.peers {
             let Some(read) = self
                 .peers

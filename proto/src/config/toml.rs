@@ -67,7 +67,7 @@ impl Reader<'_> {
         for (name, value) in document {
             match name.get_ref().as_ref() {
                 "interface" => {
-                    self.section(Section::Interface, self.table(Section::Interface, value)?)?
+                    self.section(Section::Interface, self.table(Section::Interface, value)?)?;
                 }
                 "limits" => self.section(Section::Limits, self.table(Section::Limits, value)?)?,
                 "peer" => self.peers(value)?,
@@ -97,7 +97,7 @@ impl Reader<'_> {
                 value.span().start,
             ));
         };
-        for peer in peers.iter() {
+        for peer in peers {
             self.builder.begin_peer(self.places.line(peer.span().start));
             self.section(Section::Peer, self.table(Section::Peer, peer)?)?;
         }
@@ -109,17 +109,13 @@ impl Reader<'_> {
         section: Section,
         value: &'t Spanned<DeValue<'i>>,
     ) -> Result<&'t DeTable<'i>, ConfigError> {
-        match value.get_ref() {
-            DeValue::Table(table) => Ok(table),
-            _ => {
-                let header = Format::Toml.header(section);
-                let fault = Fault::new(
-                    "not a section",
-                    format!("write {header} on a line of its own, its keys below"),
-                );
-                Err(self.places.error(fault, value.span().start))
-            }
+        if let DeValue::Table(table) = value.get_ref() {
+            return Ok(table);
         }
+        let header = Format::Toml.header(section);
+        let remedy = format!("write {header} on a line of its own, its keys below");
+        let fault = Fault::new("not a section", remedy);
+        Err(self.places.error(fault, value.span().start))
     }
 
     fn section(&mut self, section: Section, table: &DeTable<'_>) -> Result<(), ConfigError> {

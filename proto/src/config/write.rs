@@ -29,7 +29,7 @@ pub fn write_conf(config: &Config) -> Result<Zeroizing<String>, WriteError> {
             interface_values(&config.interface, field.key),
         )?;
     }
-    let limits = limit_values(&config.interface.limits);
+    let limits = limit_values(config.interface.limits);
     if !limits.is_empty() {
         text.push("\n[Limits]\n");
         for (field, value) in limits {
@@ -56,7 +56,7 @@ pub fn write_toml(config: &Config) -> Zeroizing<String> {
             &interface_values(&config.interface, field.key),
         );
     }
-    let limits = limit_values(&config.interface.limits);
+    let limits = limit_values(config.interface.limits);
     if !limits.is_empty() {
         text.push("\n[limits]\n");
         for (field, value) in limits {
@@ -134,7 +134,7 @@ pub(super) fn interface_values(interface: &Interface, key: Key) -> Vec<Value> {
     }
 }
 
-fn limit_values(limits: &Limits) -> Vec<(&'static Field, Value)> {
+fn limit_values(limits: Limits) -> Vec<(&'static Field, Value)> {
     let default = Limits::default();
     section(Section::Limits)
         .filter_map(|field| {

@@ -303,8 +303,8 @@ impl Parser {
                 peer.preshared_key = Some(PresharedKey::from_hex(value).map_err(|_| bad(key, ""))?);
             }
             "endpoint" => {
-                peer.endpoint =
-                    Some(endpoint(self.scopes.as_ref(), value).ok_or_else(|| bad(key, value))?)
+                let found = endpoint(self.scopes.as_ref(), value);
+                peer.endpoint = Some(found.ok_or_else(|| bad(key, value))?);
             }
             "persistent_keepalive_interval" => peer.keepalive = Some(number(key, value)?),
             "replace_allowed_ips" => {

@@ -395,9 +395,13 @@ fn many_peers_read_fast() {
         key[..4].copy_from_slice(&(number + 1).to_le_bytes());
         let key = crate::keys::PublicKey::from_bytes(key);
         let address = std::net::Ipv4Addr::from(0x0a00_0000 + number);
-        text.push_str(&format!(
-            "[Peer]\nPublicKey = {key}\nAllowedIPs = {address}/32\n"
-        ));
+        text.extend([
+            "[Peer]\nPublicKey = ",
+            &key.to_string(),
+            "\nAllowedIPs = ",
+            &address.to_string(),
+            "\n",
+        ]);
     }
     let started = std::time::Instant::now();
     assert_eq!(read(&text).peers.len(), 4000);
