@@ -15,9 +15,8 @@ pub fn is_low_order(key: &PublicKey) -> bool {
     POINTS.contains(&u)
 }
 
-/// The u-coordinates, below 2^255, whose order divides 8: 0 (2), 1 (4 on the
-/// twist or the curve), the two of order 8, p-1, and p and p+1, which are 0 and 1
-/// again written without reduction.
+/// The u-coordinates, below 2^255, whose order divides 8: 0, 1, the two of order 8,
+/// p-1, and p and p+1, which are 0 and 1 again without reduction.
 const POINTS: [[u8; 32]; 7] = [
     [0; 32],
     first_and_last(0x01, 0, 0),

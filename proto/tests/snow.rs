@@ -1,5 +1,7 @@
 //! Our handshake on one side, plain `snow` with its own cryptography on the other.
 
+#![allow(clippy::unwrap_used)]
+
 use ringway_proto::keys::{PresharedKey, PrivateKey};
 use ringway_proto::noise::{initiate, receive_initiation};
 use ringway_proto::tai64n::Tai64n;
