@@ -22,7 +22,7 @@ fn built(name: &str) -> PathBuf {
     profile.join(name)
 }
 
-fn existing(path: PathBuf, what: &str) -> String {
+fn existing(path: &Path, what: &str) -> String {
     assert!(path.exists(), "{} is missing: {what}", path.display());
     path.to_str().unwrap().to_owned()
 }
@@ -31,7 +31,7 @@ fn existing(path: PathBuf, what: &str) -> String {
 pub fn ringwayd() -> String {
     let path = from_environment("RINGWAYD").unwrap_or_else(|| built("ringwayd"));
     existing(
-        path,
+        &path,
         "run `make test`, or `cargo build -p ringway-supervisor --features test-timers`",
     )
 }
@@ -39,20 +39,20 @@ pub fn ringwayd() -> String {
 /// The tool: `$RINGWAY`, else the one built beside the tests.
 pub fn ringway() -> String {
     let path = from_environment("RINGWAY").unwrap_or_else(|| built("ringway"));
-    existing(path, "run `make test`, or `cargo build -p ringway-tools`")
+    existing(&path, "run `make test`, or `cargo build -p ringway-tools`")
 }
 
 /// `boringtun-cli` of crates.io: `$BORINGTUN`, else where `make test` installs it.
 pub fn boringtun() -> String {
     let path = from_environment("BORINGTUN")
         .unwrap_or_else(|| workspace().join("target/peers/bin/boringtun-cli"));
-    existing(path, "run `make peers`")
+    existing(&path, "run `make peers`")
 }
 
 /// Debian's `wireguard-go`.
 pub fn wireguard_go() -> String {
     existing(
-        PathBuf::from("/usr/bin/wireguard-go"),
+        Path::new("/usr/bin/wireguard-go"),
         "apt-get install wireguard-go",
     )
 }

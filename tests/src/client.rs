@@ -78,6 +78,11 @@ impl Client {
         }
     }
 
+    /// The gateway's public key in base64.
+    pub fn gateway_key(&self) -> String {
+        self.gateway_key.to_base64()
+    }
+
     /// Uses a preshared key from the next response on.
     pub fn preshared(&mut self, key: &str) {
         self.psk = PresharedKey::from_base64(key).unwrap();
@@ -123,9 +128,9 @@ impl Client {
                         self.send(&[]);
                         return true;
                     }
-                    Some(Received::Cookie) => break,
-                    Some(_) => {}
-                    None => break,
+                    Some(Received::Data(_) | Received::Other(_)) => {}
+                    // With the cookie, or after a loss: again.
+                    Some(Received::Cookie) | None => break,
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Keys and files in the formats of `wg`.
 
+use std::fmt::Write;
+
 use ringway_proto::keys::{PresharedKey, PrivateKey};
 
 /// A key pair in base64.
@@ -59,7 +61,7 @@ impl PeerSection {
         let mut text = format!("[Peer]\nPublicKey = {}\n", self.public_key);
         let mut line = |name: &str, value: Option<String>| {
             if let Some(value) = value {
-                text.push_str(&format!("{name} = {value}\n"));
+                let _ = writeln!(text, "{name} = {value}");
             }
         };
         line("PresharedKey", self.preshared_key.clone());
@@ -80,7 +82,7 @@ impl PeerSection {
 pub fn wg_file(private_key: &str, listen_port: Option<u16>, peers: &[PeerSection]) -> String {
     let mut text = format!("[Interface]\nPrivateKey = {private_key}\n");
     if let Some(port) = listen_port {
-        text.push_str(&format!("ListenPort = {port}\n"));
+        let _ = writeln!(text, "ListenPort = {port}");
     }
     for peer in peers {
         text.push('\n');

@@ -82,7 +82,7 @@ impl Namespace {
     pub fn sysctl(&self, key: &str, value: &str) {
         let (path, value) = (format!("/proc/sys/net/{key}"), value.to_owned());
         self.enter(move || {
-            std::fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"))
+            std::fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
         });
     }
 

@@ -85,15 +85,15 @@ impl Flow {
             .set_read_timeout(Some(Duration::from_millis(500)))
             .unwrap();
         let receiver = std::thread::spawn(move || {
-            let mut buffer = [0; 65536];
+            let mut buffer = vec![0; 65536];
             let mut numbers = Vec::new();
             loop {
                 match socket.recv(&mut buffer) {
-                    Ok(length) if length >= 8 => {
-                        numbers.push(u64::from_be_bytes(buffer[..8].try_into().unwrap()));
+                    Ok(length) => {
+                        let number = buffer[..length].first_chunk().copied();
+                        numbers.extend(number.map(u64::from_be_bytes));
                         count.fetch_add(1, Ordering::Relaxed);
                     }
-                    Ok(_) => {}
                     // Half a second of silence after the sender has stopped: all is in.
                     Err(_) if stop_receiver.load(Ordering::Relaxed) => return numbers,
                     Err(_) => {}

@@ -19,7 +19,7 @@ pub fn ask(interface: &str, request: &str) -> std::io::Result<String> {
     stream.write_all(request.as_bytes())?;
     stream.write_all(b"\n")?;
     let mut answer = Vec::new();
-    let mut piece = [0; 65536];
+    let mut piece = vec![0; 65536];
     while !answer.ends_with(b"\n\n") {
         match stream.read(&mut piece)? {
             0 => break,
