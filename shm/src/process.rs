@@ -84,6 +84,7 @@ pub const NOT_PINNED: u32 = u32::MAX;
 
 shared! {
     /// One process. The first line is written by the supervisor, the others by the process itself.
+    #[derive(Default)]
     #[repr(C, align(64))]
     pub struct ProcessSlot {
         /// Process id, 0: none.

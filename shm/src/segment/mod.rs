@@ -8,11 +8,15 @@ mod error;
 mod geometry;
 mod header;
 mod mapping;
+#[cfg(all(test, not(loom)))]
+mod tests;
 mod view;
 
 pub use create::{SegmentFds, create};
 pub use error::SegmentError;
 pub use geometry::{Geometry, PEERS_MAX, ROUTES_MAX, SHARDS_MAX};
+#[cfg(test)]
+pub(crate) use header::REGIONS_MAX;
 pub use mapping::Segment;
 pub(crate) use view::View;
 
@@ -31,6 +35,14 @@ pub enum SegmentKind {
 }
 
 impl SegmentKind {
+    /// All segments.
+    pub const ALL: [SegmentKind; 4] = [
+        SegmentKind::State,
+        SegmentKind::Keys,
+        SegmentKind::Lanes,
+        SegmentKind::Rings,
+    ];
+
     /// The name, as the tools print it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,6 +1,5 @@
 //! A typed piece of a mapping that keeps the mapping alive.
 
-use crate::layout::Shared;
 use std::{any::Any, fmt, ops::Deref, ptr::NonNull, sync::Arc};
 
 /// A reference into shared memory without a lifetime: it holds what owns the memory.
@@ -17,8 +16,21 @@ impl<T: ?Sized> View<T> {
     }
 }
 
+impl<T: ?Sized> View<T> {
+    /// A view of a part, which keeps the whole alive.
+    pub(crate) fn project<U: ?Sized>(&self, part: impl FnOnce(&T) -> Option<&U>) -> Option<View<U>> {
+        // The signature lets `part` give nothing but what is borrowed from its argument (or lives for ever).
+        let target = NonNull::from(part(self)?);
+        Some(View {
+            target,
+            owner: Arc::clone(&self.owner),
+        })
+    }
+}
+
+#[cfg(test)]
 impl<T: Send + Sync + 'static> View<T> {
-    /// A view of something on the heap, for what needs no segment: tests and models.
+    /// A view of something on the heap, for tests and models, which need no segment.
     pub(crate) fn of(value: Arc<T>) -> View<T> {
         View {
             target: NonNull::from(&*value),
@@ -27,6 +39,7 @@ impl<T: Send + Sync + 'static> View<T> {
     }
 }
 
+#[cfg(test)]
 impl<T: Sync + Send + 'static> View<[T]> {
     /// [`View::of`] for a slice.
     pub(crate) fn of_slice(value: Arc<Vec<T>>) -> View<[T]> {
@@ -68,7 +81,3 @@ impl<T: ?Sized> fmt::Debug for View<T> {
 unsafe impl<T: ?Sized + Sync> Send for View<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Sync> Sync for View<T> {}
-
-/// Marks the bound that mapped views need; heap views need none.
-pub(crate) trait Mapped: Shared + 'static {}
-impl<T: Shared + 'static> Mapped for T {}

@@ -1,10 +1,6 @@
-//! The `state` segment: the gateway, its peers and routes. Meta writes, everybody reads.
+//! What the `state` segment tells, as values.
 
-use crate::{
-    ids::{LaneSlot, PeerSlot},
-    routes::{PublishError, Route, Routes},
-    segment::{Segment, SegmentError},
-};
+use crate::ids::LaneSlot;
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
@@ -101,7 +97,8 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    const ALL: [RefusalReason; 12] = [
+    /// Every reason.
+    pub const ALL: [RefusalReason; 12] = [
         RefusalReason::Mac1,
         RefusalReason::UnknownKey,
         RefusalReason::PresharedKey,
@@ -134,7 +131,7 @@ impl RefusalReason {
         }
     }
 
-    fn from_u8(number: u8) -> Option<RefusalReason> {
+    pub(super) fn from_u8(number: u8) -> Option<RefusalReason> {
         Self::ALL.into_iter().find(|reason| *reason as u8 == number)
     }
 }
@@ -161,8 +158,8 @@ pub struct GatewayRecord {
 /// A short name: at most 64 bytes of UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name {
-    length: u8,
-    bytes: [u8; Name::MAX],
+    pub(super) length: u8,
+    pub(super) bytes: [u8; Name::MAX],
 }
 
 impl Name {
@@ -213,113 +210,24 @@ impl fmt::Display for Name {
     }
 }
 
-/// The `state` segment for readers.
-#[derive(Clone, Debug)]
-pub struct State {
-    routes: Routes,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl State {
-    /// The view of an attached `state` segment.
-    pub fn attach(segment: &Segment) -> Result<State, SegmentError> {
-        let _ = segment;
-        todo!()
+    #[test]
+    fn a_name_is_cut_at_a_character() {
+        let long = "x".repeat(63) + "ü";
+        assert_eq!(Name::new(&long).as_str(), "x".repeat(63));
+        assert_eq!(Name::new("gate").to_string(), "gate");
+        assert!(Name::default().is_empty());
     }
 
-    /// The gateway; `None` before meta wrote it first.
-    pub fn gateway(&self) -> Option<GatewayRecord> {
-        todo!()
-    }
-
-    /// The interface's MTU: one relaxed load. 0 before meta wrote the gateway first.
-    #[inline]
-    pub fn interface_mtu(&self) -> u16 {
-        todo!()
-    }
-
-    /// The way to a peer; `None`: no peer has this slot.
-    #[inline]
-    pub fn peer_path(&self, peer: PeerSlot) -> Option<PeerPath> {
-        let _ = peer;
-        todo!()
-    }
-
-    /// A peer's record; `None`: no peer has this slot.
-    pub fn peer(&self, peer: PeerSlot) -> Option<PeerRecord> {
-        let _ = peer;
-        todo!()
-    }
-
-    /// All peers' slots are below this.
-    pub fn peer_high_water(&self) -> u32 {
-        todo!()
-    }
-
-    /// The allowed IPs.
-    #[inline]
-    pub fn routes(&self) -> &Routes {
-        &self.routes
-    }
-
-    /// The epoch: see [`epoch`](crate::epoch).
-    #[inline]
-    pub fn epoch(&self) -> u64 {
-        todo!()
-    }
-}
-
-/// The `state` segment for its one writer, meta.
-#[derive(Debug)]
-pub struct StateWriter {
-    reader: State,
-}
-
-impl StateWriter {
-    /// Takes the segment over, from a meta that died too: what it left half written is repaired.
-    pub fn attach(segment: &Segment) -> Result<StateWriter, SegmentError> {
-        let _ = segment;
-        todo!()
-    }
-
-    /// Writes the gateway.
-    pub fn set_gateway(&mut self, gateway: &GatewayRecord) {
-        let _ = gateway;
-        todo!()
-    }
-
-    /// Writes a peer's record.
-    pub fn set_peer(&mut self, peer: PeerSlot, record: &PeerRecord) {
-        let _ = (peer, record);
-        todo!()
-    }
-
-    /// Writes the way to a peer.
-    pub fn set_path(&mut self, peer: PeerSlot, path: &PeerPath) {
-        let _ = (peer, path);
-        todo!()
-    }
-
-    /// Removes a peer's record and path. The slot may be used again after a grace period.
-    pub fn clear_peer(&mut self, peer: PeerSlot) {
-        let _ = peer;
-        todo!()
-    }
-
-    /// Replaces all routes at once. `passed` says whether every worker has passed an epoch:
-    /// [`Rings::workers_passed`](crate::rings::Rings::workers_passed). Of equal prefixes the last one wins. Gives the
-    /// epoch after which nobody sees the former routes.
-    pub fn publish_routes(&mut self, routes: &[Route], passed: impl Fn(u64) -> bool) -> Result<u64, PublishError> {
-        let _ = (routes, passed);
-        todo!()
-    }
-
-    /// Begins a new epoch and gives it: what was taken away before may be reused when all workers have passed it.
-    pub fn advance_epoch(&mut self) -> u64 {
-        todo!()
-    }
-
-    /// The same segment for reading.
-    pub fn reader(&self) -> State {
-        self.reader.clone()
+    #[test]
+    fn reasons_come_back() {
+        for reason in RefusalReason::ALL {
+            assert_eq!(RefusalReason::from_u8(reason as u8), Some(reason));
+        }
+        assert_eq!(RefusalReason::from_u8(0), None);
+        assert_eq!(RefusalReason::from_u8(255), None);
     }
 }
