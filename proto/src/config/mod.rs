@@ -8,6 +8,8 @@ mod builder;
 mod check;
 mod conf;
 mod cpus;
+#[cfg(test)]
+mod documented;
 mod error;
 mod field;
 mod load;

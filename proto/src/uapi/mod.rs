@@ -8,9 +8,9 @@ mod parse;
 mod set;
 mod write;
 
-pub use parse::{MAX_LINE_BYTES, MAX_REQUEST_BYTES, Parser, Request, ScopeLookup, Step};
+pub use parse::{MAX_LINE_BYTES, MAX_REQUEST_BYTES, Parser, Request, Step};
 pub use set::{AllowedIpChange, PeerChange, SetItem};
-pub use write::{Device, PeerStatus, get_error, result};
+pub use write::{Device, PeerStatus, result};
 
 /// The numbers that UAPI answers carry, with the values that Linux, FreeBSD and OpenBSD share unless said
 /// otherwise.

@@ -1,12 +1,11 @@
 //! The incremental parser of requests.
 
 use std::fmt;
-use std::net::{SocketAddr, SocketAddrV6};
 
 use zeroize::Zeroize;
 
 use super::{AllowedIpChange, PeerChange, SetItem, UapiError, errno};
-use crate::endpoint::{Host, HostPort};
+use crate::endpoint::HostPort;
 use crate::keys::{HEX_LEN, PresharedKey, PrivateKey, PublicKey};
 use crate::prefix::Prefix;
 
@@ -44,14 +43,10 @@ pub enum Step {
     },
 }
 
-/// Finds the index of an interface for the scope of a link-local address: `wg` sends its name.
-pub type ScopeLookup = Box<dyn Fn(&str) -> Option<u32> + Send>;
-
 /// Reads requests from one connection, in whatever pieces they come.
 ///
 /// Holds at most [`MAX_REQUEST_BYTES`] worth of a request.
 pub struct Parser {
-    scopes: Option<ScopeLookup>,
     limit: usize,
     line: Vec<u8>,
     overlong: bool,
@@ -71,10 +66,9 @@ enum State {
 }
 
 impl Parser {
-    /// A parser that takes IPv6 scopes only as numbers.
+    /// A parser at the beginning of a connection.
     pub fn new() -> Parser {
         Parser {
-            scopes: None,
             limit: MAX_REQUEST_BYTES,
             // Never grows, so that no copy of a key is left behind by a move.
             line: Vec::with_capacity(MAX_LINE_BYTES),
@@ -84,13 +78,6 @@ impl Parser {
             items: Vec::new(),
             fault: None,
         }
-    }
-
-    /// Takes scopes by name too.
-    #[must_use]
-    pub fn with_scopes(mut self, lookup: ScopeLookup) -> Parser {
-        self.scopes = Some(lookup);
-        self
     }
 
     /// Takes requests of at most this many bytes.
@@ -303,8 +290,12 @@ impl Parser {
                 peer.preshared_key = Some(PresharedKey::from_hex(value).map_err(|_| bad(key, ""))?);
             }
             "endpoint" => {
-                let found = endpoint(self.scopes.as_ref(), value);
-                peer.endpoint = Some(found.ok_or_else(|| bad(key, value))?);
+                let endpoint: HostPort = value.parse().map_err(|_| bad(key, value))?;
+                if endpoint.is_name() {
+                    return Err(bad(key, value));
+                }
+                peer.endpoint = endpoint.socket_addr();
+                peer.lookup = peer.endpoint.is_none().then_some(endpoint);
             }
             "persistent_keepalive_interval" => peer.keepalive = Some(number(key, value)?),
             "replace_allowed_ips" => {
@@ -392,23 +383,6 @@ fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, UapiError> 
 
 fn is_zero_hex(value: &str) -> bool {
     value.len() == HEX_LEN && value.bytes().all(|byte| byte == b'0')
-}
-
-fn endpoint(scopes: Option<&ScopeLookup>, value: &str) -> Option<SocketAddr> {
-    let endpoint: HostPort = value.parse().ok()?;
-    match (&endpoint.host, endpoint.socket_addr()) {
-        (_, Some(address)) => Some(address),
-        (Host::Scoped(address, scope), None) => {
-            let index = scopes?(scope)?;
-            Some(SocketAddr::V6(SocketAddrV6::new(
-                *address,
-                endpoint.port,
-                0,
-                index,
-            )))
-        }
-        _ => None,
-    }
 }
 
 fn allowed_ip(value: &str) -> Option<AllowedIpChange> {

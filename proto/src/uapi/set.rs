@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::endpoint::HostPort;
 use crate::keys::{PresharedKey, PrivateKey, PublicKey};
 use crate::prefix::Prefix;
 
@@ -33,6 +34,9 @@ pub struct PeerChange {
     pub preshared_key: Option<PresharedKey>,
     /// The new endpoint.
     pub endpoint: Option<SocketAddr>,
+    /// The new endpoint where its scope is the name of an interface, `[fe80::1%eth0]:51820`, as `wg` sends it:
+    /// whoever may look that up must. Then `endpoint` is none.
+    pub lookup: Option<HostPort>,
     /// Seconds between keepalives; 0: none.
     pub keepalive: Option<u16>,
     /// Take all allowed IPs away before those that follow are given.
@@ -59,6 +63,7 @@ impl PeerChange {
             update_only: false,
             preshared_key: None,
             endpoint: None,
+            lookup: None,
             keepalive: None,
             replace_allowed_ips: false,
             allowed_ips: Vec::new(),

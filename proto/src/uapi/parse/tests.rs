@@ -106,19 +106,29 @@ fn replacing_forgets_what_the_request_gave_before() {
 }
 
 #[test]
-fn scopes_by_name_need_a_lookup() {
-    let text = format!("set=1\npublic_key={KEY}\nendpoint=[fe80::1%eth7]:5\n\n");
-    assert_eq!(parse(&text).unwrap_err().errno, errno::EINVAL);
-    let mut parser = Parser::new().with_scopes(Box::new(|name| (name == "eth7").then_some(7)));
-    let Step::Complete {
-        request: Ok(Request::Set(items)),
-        ..
-    } = parser.push(text.as_bytes())
-    else {
-        panic!("refused");
-    };
+fn scopes_by_name_are_left_to_look_up() {
+    let peer = only_peer("endpoint=192.0.2.1:5\nendpoint=[fe80::1%eth7]:5\n");
+    assert_eq!(peer.endpoint, None);
+    assert_eq!(peer.lookup.unwrap().lookup_name(), "fe80::1%eth7");
+    let peer = only_peer("endpoint=[fe80::1%eth7]:5\nendpoint=192.0.2.1:5\n");
+    assert_eq!(
+        (peer.endpoint, peer.lookup),
+        (Some("192.0.2.1:5".parse().unwrap()), None)
+    );
+}
+
+/// What wireguard-tools 1.0.20210914 sent for `wg syncconf`, keys replaced.
+#[test]
+fn a_recorded_syncconf_is_read() {
+    let items = items(&format!(
+        "private_key={KEY}\nlisten_port=51820\nfwmark=51820\npublic_key={OTHER}\nremove=true\n\
+         public_key={KEY}\npreshared_key={OTHER}\nendpoint=[fe80::1%lo]:5\npersistent_keepalive_interval=0\n\
+         replace_allowed_ips=true\nallowed_ip=10.0.0.1/8\nallowed_ip=fd00::5/64\n\
+         public_key={OTHER}\nendpoint=192.0.2.1:7\nreplace_allowed_ips=true\n"
+    ));
+    assert_eq!(items.len(), 6);
     assert!(
-        matches!(&items[0], SetItem::Peer(peer) if peer.endpoint == Some("[fe80::1%7]:5".parse().unwrap()))
+        matches!(&items[4], SetItem::Peer(peer) if peer.keepalive == Some(0) && peer.allowed_ips.len() == 2)
     );
 }
 
