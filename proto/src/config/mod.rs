@@ -1,6 +1,6 @@
 //! The configuration of a gateway: one model, read from a wg-quick `.conf` or from TOML.
 //!
-//! Both readers feed the same table of keys ([`builder`]), so a value means the same and a mistake is told with
+//! Both readers feed the same table of keys (`field.rs`), so a value means the same and a mistake is told with
 //! the same words in either format. Called by the supervisor at start and by the helper for meta; it never
 //! resolves a name and never runs a hook.
 
