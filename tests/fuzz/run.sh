@@ -36,7 +36,7 @@ RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
 -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares" \
-    cargo build --quiet --release --locked --target "$host" $bins
+    cargo build --quiet --release --target "$host" $bins
 
 export FUZZ_BIN="$target_dir/$host/release" FUZZ_OUT="$target_dir" FUZZ_SECONDS="$seconds"
 printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} sh -c '

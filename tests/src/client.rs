@@ -110,9 +110,13 @@ impl Client {
         self.macs.seal(message, boot_now());
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes as they are. A socket may be connected, and then hears from nobody else.
     pub fn send_raw(&self, bytes: &[u8]) {
-        self.socket.send_to(bytes, self.gateway).unwrap();
+        let sent = match self.socket.peer_addr() {
+            Ok(_) => self.socket.send(bytes),
+            Err(_) => self.socket.send_to(bytes, self.gateway),
+        };
+        sent.unwrap();
     }
 
     /// Handshakes until there is a session, as a stock peer repeats it; true within `limit`.

@@ -106,7 +106,7 @@ fn outside() {
     let pair = Pair::new();
     let mut scene = Scene::new(&pair);
     scene.counted("nothing", &["truncated", "bad_type"], 1, |client| {
-        client.send_raw(&[])
+        client.send_raw(&[]);
     });
     scene.counted("too short", &["truncated", "bad_type"], 3, |client| {
         for bytes in [

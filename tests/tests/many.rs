@@ -124,10 +124,12 @@ fn a_thousand_configured_a_hundred_live() {
     });
 }
 
+type Step = (&'static str, fn(&mut Client));
+
 /// What a peer does wrong, in the order of a connection's life.
-const STEPS: [(&str, fn(&mut Client)); 9] = [
+const STEPS: [Step; 9] = [
     ("garbage instead of an initiation", |client| {
-        client.send_raw(&[1; 148])
+        client.send_raw(&[1; 148]);
     }),
     ("an initiation with a wrong MAC1", |client| {
         let mut message = client.initiation();
