@@ -4,10 +4,26 @@
 //! as file descriptors. A worker opens no file and no socket, performs no handshake and writes no
 //! table: it moves packets, and tells meta what it saw by small events in a ring.
 //!
-//! The path of a packet: `tun` reads → `path::tx` looks up, seals → `udp` sends, and
-//! `udp` receives → `path::rx` opens, checks → `tun` writes.
+//! The path of a packet: `tun` reads → `path::tx` looks up and seals → `udp` sends; and
+//! `path::rx` receives, opens and checks → `tun` writes. `worker` is the loop around both.
 
+pub mod aead;
+mod clock;
 pub mod control;
+mod event;
+mod inlets;
+mod pace;
+mod path;
+mod reports;
 mod run;
+mod sys;
+mod tables;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod tun;
+mod udp;
+mod worker;
 
-pub use run::{PollMode, WorkerError, WorkerFds, WorkerSettings, run};
+pub use ringway_proto::config::PollMode;
+pub use run::{WorkerError, WorkerFds, WorkerSettings, run};

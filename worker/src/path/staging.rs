@@ -1,0 +1,180 @@
+//! Packets that wait for a session.
+//!
+//! Bounded a peer as in the kernel, where the oldest goes first, and bounded over all peers in
+//! packets and bytes. Memory is taken when the first packet waits and given back when none does;
+//! a queue that is full uses its own buffers again.
+
+use ringway_shm::ids::PeerSlot;
+use std::collections::{HashMap, VecDeque};
+
+/// The kernel's MAX_STAGED_PACKETS.
+const EACH: usize = 128;
+/// All peers together.
+const PACKETS: usize = 8_192;
+const BYTES: usize = 16 << 20;
+
+/// A packet that waits.
+pub(super) struct Staged {
+    pub(super) bytes: Vec<u8>,
+    pub(super) shard: ringway_shm::ids::ShardId,
+}
+
+struct Waiting {
+    incarnation: u32,
+    packets: VecDeque<Staged>,
+}
+
+/// All that wait.
+#[derive(Default)]
+pub(super) struct Staging {
+    peers: HashMap<PeerSlot, Waiting>,
+    packets: usize,
+    bytes: usize,
+}
+
+impl Staging {
+    /// Whether anything waits for any peer: the cheap question of the steady path.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// Whether something waits for this peer.
+    pub(super) fn waits(&self, peer: PeerSlot) -> bool {
+        !self.is_empty() && self.peers.contains_key(&peer)
+    }
+
+    /// Keeps a copy of a packet; returns how many packets were dropped for it, itself included.
+    pub(super) fn push(
+        &mut self,
+        peer: PeerSlot,
+        incarnation: u32,
+        bytes: &[u8],
+        shard: ringway_shm::ids::ShardId,
+    ) -> u64 {
+        let mut dropped = 0;
+        if self
+            .peers
+            .get(&peer)
+            .is_some_and(|waiting| waiting.incarnation != incarnation)
+        {
+            // They were for another peer, which had the slot before.
+            dropped += self.purge(peer);
+        }
+        let waiting = self.peers.entry(peer).or_insert_with(|| Waiting {
+            incarnation,
+            packets: VecDeque::new(),
+        });
+        let mut buffer = Vec::new();
+        if waiting.packets.len() >= EACH {
+            if let Some(oldest) = waiting.packets.pop_front() {
+                dropped += 1;
+                self.packets -= 1;
+                self.bytes -= oldest.bytes.len();
+                buffer = oldest.bytes;
+            }
+        }
+        if self.packets >= PACKETS || self.bytes + bytes.len() > BYTES {
+            if waiting.packets.is_empty() {
+                self.peers.remove(&peer);
+            }
+            return dropped + 1;
+        }
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        self.packets += 1;
+        self.bytes += buffer.len();
+        waiting.packets.push_back(Staged {
+            bytes: buffer,
+            shard,
+        });
+        dropped
+    }
+
+    /// The oldest packet of a peer, if it belongs to this incarnation.
+    pub(super) fn front(&self, peer: PeerSlot, incarnation: u32) -> Option<&Staged> {
+        self.peers
+            .get(&peer)
+            .filter(|waiting| waiting.incarnation == incarnation)?
+            .packets
+            .front()
+    }
+
+    /// Removes the oldest packet of a peer.
+    pub(super) fn pop(&mut self, peer: PeerSlot) {
+        let Some(waiting) = self.peers.get_mut(&peer) else {
+            return;
+        };
+        if let Some(packet) = waiting.packets.pop_front() {
+            self.packets -= 1;
+            self.bytes -= packet.bytes.len();
+        }
+        if waiting.packets.is_empty() {
+            self.peers.remove(&peer);
+        }
+    }
+
+    /// Drops what waits for a peer; returns how many packets that were.
+    pub(super) fn purge(&mut self, peer: PeerSlot) -> u64 {
+        let Some(waiting) = self.peers.remove(&peer) else {
+            return 0;
+        };
+        self.packets -= waiting.packets.len();
+        self.bytes -= waiting
+            .packets
+            .iter()
+            .map(|packet| packet.bytes.len())
+            .sum::<usize>();
+        waiting.packets.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_shm::ids::ShardId;
+
+    const SHARD: ShardId = ShardId(0);
+
+    #[test]
+    fn the_oldest_goes_and_order_stays() {
+        let mut staging = Staging::default();
+        let peer = PeerSlot(3);
+        let mut dropped = 0;
+        for i in 0..200_u8 {
+            dropped += staging.push(peer, 1, &[i], SHARD);
+        }
+        assert_eq!(dropped, 200 - EACH as u64);
+        for i in 200 - EACH as u8..200 {
+            assert_eq!(staging.front(peer, 1).unwrap().bytes, [i]);
+            staging.pop(peer);
+        }
+        assert!(!staging.waits(peer));
+        assert!(staging.is_empty());
+        assert_eq!(staging.bytes, 0);
+    }
+
+    #[test]
+    fn all_peers_together_are_bounded() {
+        let mut staging = Staging::default();
+        let packet = vec![0; 60_000];
+        let mut dropped = 0;
+        for peer in 0..1_000 {
+            dropped += staging.push(PeerSlot(peer), 1, &packet, SHARD);
+        }
+        assert_eq!(dropped as usize, 1_000 - BYTES / packet.len());
+        assert!(staging.bytes <= BYTES);
+        assert_eq!(staging.peers.len(), BYTES / packet.len());
+    }
+
+    #[test]
+    fn a_slot_with_another_peer_forgets_the_first() {
+        let mut staging = Staging::default();
+        staging.push(PeerSlot(1), 1, b"old", SHARD);
+        assert!(staging.front(PeerSlot(1), 2).is_none());
+        assert_eq!(staging.push(PeerSlot(1), 2, b"new", SHARD), 1);
+        assert_eq!(staging.front(PeerSlot(1), 2).unwrap().bytes, b"new");
+        assert_eq!(staging.purge(PeerSlot(1)), 1);
+        assert!(staging.is_empty());
+    }
+}

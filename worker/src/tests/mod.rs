@@ -1,0 +1,1 @@
+//! A whole worker in process.
