@@ -73,6 +73,7 @@ drop_reasons! {
     TooBig "too_big" "tun" "An inner packet does not fit the path to the peer and must not be fragmented; its sender was told.";
     SocketSend "socket_send" "udp" "The kernel refused to send a datagram: no route to the endpoint, or a firewall.";
     SocketFull "socket_full" "udp" "The socket's send buffer was full: the link is slower than the traffic.";
+    ReceiveFull "receive_full" "udp" "A socket's receive buffer overflowed: the workers did not keep up, see `ringway workers`.";
     EcnDrop "ecn_drop" "policy" "Congestion was marked outside on a packet that can't carry the mark inside (RFC 6040).";
     Loop "loop" "udp" "An endpoint is routed into its own tunnel: give it a route of its own, or use FwMark.";
     RingFull "ring_full" "ring" "Another process did not keep up with what it was handed: see `ringway rings`.";
