@@ -1,6 +1,45 @@
 //! The process that owns the state: handshakes, timers, peers, the UAPI.
+//!
+//! Meta is the only writer of every table: peers, routes, session keys. Workers tell it by small
+//! events what they see and obey its commands; the supervisor does for it what needs privileges,
+//! the helper what blocks or needs a file. It opens no file and no socket and seals no transport
+//! data. One thread, one loop ([`run`]), and a core without descriptors ([`core`]) that can be
+//! tested without processes.
 
-use crate::channel::Packets;
+mod allowed;
+mod apply;
+mod change;
+mod core;
+mod endpoint;
+mod events;
+mod handshake;
+mod interface;
+mod jobs;
+mod link;
+mod path;
+mod peers;
+mod queue;
+mod refusals;
+mod requests;
+mod resolve;
+mod run;
+mod scripts;
+mod sessions;
+mod sockets;
+mod source;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod transaction;
+mod uapi;
+mod wheel;
+mod workers;
+
+pub(crate) use run::run;
+
+use crate::channel::{ChannelError, Packets};
+use ringway_shm::routes::PublishError;
+use std::io;
 use std::os::fd::OwnedFd;
 
 /// The descriptors that meta is given.
@@ -35,10 +74,35 @@ pub(crate) struct MetaSettings {
 
 /// Why meta could not start or had to end.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MetaError {}
+pub(crate) enum MetaError {
+    /// A segment does not fit.
+    #[error("{0}")]
+    Segment(String),
+    /// A setting of a test build is wrong.
+    #[error("{0}")]
+    Settings(String),
+    /// The configuration has more than the limits allow.
+    #[error("{0}")]
+    Limit(String),
+    /// The same, found when the table was written.
+    #[error("{0}")]
+    Routes(PublishError),
+    /// The supervisor can't be spoken to.
+    #[error("channel to the supervisor: {0}")]
+    Channel(ChannelError),
+    /// The first message came without its configuration.
+    #[error("the supervisor sent no configuration")]
+    NoConfig,
+    /// A new helper was announced without its stream.
+    #[error("the supervisor sent no stream to the new helper")]
+    NoHelper,
+    /// A system call failed in a way that the loop can't go on from.
+    #[error("event loop: {0}")]
+    System(#[from] io::Error),
+}
 
-/// Runs meta until it is told to stop or its supervisor is gone.
-pub(crate) fn run(fds: MetaFds, settings: MetaSettings) -> Result<(), MetaError> {
-    let _ = (fds, settings);
-    Ok(())
+impl From<nix::errno::Errno> for MetaError {
+    fn from(error: nix::errno::Errno) -> Self {
+        MetaError::System(error.into())
+    }
 }

@@ -1,0 +1,53 @@
+//! Why a peer does not connect: the last reason of each, and of those whom nobody knows.
+
+use super::core::Core;
+use ringway_shm::ids::PeerSlot;
+use ringway_shm::state::{Refusal, RefusalReason};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// The same reason is written again only after this time: a flood must not become a flood of writes.
+const REPEAT: Duration = Duration::from_secs(1);
+
+/// A silence is not worth telling when something better was told so recently.
+const BETTER: Duration = Duration::from_secs(30);
+
+/// The address of a refusal that has none.
+pub(super) const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+impl Core {
+    /// Notes why a peer did not connect.
+    pub(super) fn refuse(&mut self, slot: PeerSlot, reason: RefusalReason, from: SocketAddr) {
+        let unix_ns = self.unix_ns;
+        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let age = |refusal: &Refusal| Duration::from_nanos(unix_ns.saturating_sub(refusal.at_unix_ns));
+        if let Some(last) = &peer.refusal {
+            let repeated = last.reason == reason && last.from == from && age(last) < REPEAT;
+            let vaguer = reason == RefusalReason::NoAnswer && last.reason != reason && age(last) < BETTER;
+            if repeated || vaguer {
+                return;
+            }
+        }
+        peer.refusal = Some(Refusal { reason, at_unix_ns: unix_ns, from });
+        self.publish_peer(slot);
+    }
+
+    /// Notes why somebody unknown did not connect.
+    pub(super) fn refuse_unknown(&mut self, reason: RefusalReason, from: SocketAddr) {
+        if let Some(last) = &self.gateway.last_refusal {
+            let age = Duration::from_nanos(self.unix_ns.saturating_sub(last.at_unix_ns));
+            if last.reason == reason && age < REPEAT {
+                return;
+            }
+        }
+        self.gateway.last_refusal = Some(Refusal { reason, at_unix_ns: self.unix_ns, from });
+        self.publish_gateway();
+    }
+
+    /// It connected: what was wrong before is over.
+    pub(super) fn forgive(&mut self, slot: PeerSlot) {
+        if let Some(peer) = self.peers.get_mut(slot) {
+            peer.refusal = None;
+        }
+    }
+}

@@ -1,0 +1,576 @@
+//! Meta's loop: one turn takes a bounded part of everything that waits, then sends what came of it.
+
+use super::apply::Reload;
+use super::change::LimitReached;
+use super::core::{Core, Parts};
+use super::jobs::JobPurpose;
+use super::link::{Helper, Supervisor};
+use super::requests::Purpose;
+use super::sockets::{self, BATCH, Buffers, Sent, Socket};
+use super::source::Source;
+use super::uapi::Server;
+use super::workers::Workers;
+use super::{MetaError, MetaFds, MetaSettings};
+use crate::channel::{self, FromMeta, Granted, Refused, ToMeta};
+use crate::helper::protocol::{HelperAnswer, Outcome};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::time::{ClockId, clock_gettime};
+use ringway_proto::time::Instant;
+use ringway_proto::timers::Constants;
+use ringway_shm::counters::{DropReason, add};
+use ringway_shm::doorbell::Doorbell;
+use ringway_shm::ids::WorkerSlot;
+use ringway_shm::keys::KeysWriter;
+use ringway_shm::lanes::Lanes;
+use ringway_shm::messages::{Event, PacketHeader};
+use ringway_shm::ring::Consumer;
+use ringway_shm::rings::{RingId, Rings, Role};
+use ringway_shm::routes::PublishError;
+use ringway_shm::segment::{Access, Segment, SegmentKind};
+use ringway_shm::state::StateWriter;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Batches that one socket gives in a turn.
+const BATCHES: usize = 8;
+/// Events that one worker's ring gives in a turn.
+const EVENTS: usize = 1024;
+/// Datagrams that one worker's ring gives in a turn.
+const DATAGRAMS: usize = 256;
+/// Timers that fire in a turn.
+const TIMERS: usize = 512;
+/// Messages of the supervisor in a turn.
+const MESSAGES: usize = 64;
+/// How long handshakes are worked on in a turn.
+const HANDSHAKES: Duration = Duration::from_millis(3);
+/// The longest sleep: the heartbeat shows that meta is alive.
+const SLEEP: Duration = Duration::from_secs(1);
+/// How soon to look again at what only workers move on.
+const SOON: Duration = Duration::from_millis(5);
+
+const CONTROL: u64 = 0;
+const DOORBELL: u64 = 1;
+const HELPER: u64 = 2;
+const UAPI: u64 = 3;
+const SOCKETS: u64 = 1 << 16;
+const CONNECTIONS: u64 = 1 << 32;
+
+/// Runs meta until it is told to stop or its supervisor is gone.
+pub(crate) fn run(fds: MetaFds, settings: MetaSettings) -> Result<(), MetaError> {
+    let mut this = Loop::attach(fds, settings)?;
+    while !this.stopping {
+        this.turn()?;
+    }
+    this.end();
+    Ok(())
+}
+
+struct Loop {
+    core: Core,
+    epoll: Epoll,
+    supervisor: Supervisor,
+    helper: Helper,
+    server: Server,
+    sockets: Vec<Socket>,
+    buffers: Buffers,
+    doorbell: Doorbell,
+    events: Vec<Consumer>,
+    datagrams: Vec<Consumer>,
+    rings: Rings,
+    reload: Option<Reload>,
+    /// The first configuration is applied and Ready not yet said.
+    ready_due: bool,
+    started: bool,
+    stopping: bool,
+    /// Whether to look again at once, or soon.
+    again: bool,
+    soon: bool,
+    /// What the connections are watched for, by their number.
+    watched: Vec<Option<EpollFlags>>,
+    helper_watched: EpollFlags,
+    tidied: Instant,
+}
+
+impl Loop {
+    fn attach(fds: MetaFds, settings: MetaSettings) -> Result<Self, MetaError> {
+        let segment = |fd: &OwnedFd, kind, access| {
+            Segment::attach(fd.as_fd(), kind, access).map_err(|error| MetaError::Segment(error.to_string()))
+        };
+        let wrong = |error: ringway_shm::segment::SegmentError| MetaError::Segment(error.to_string());
+        let state = segment(&fds.state, SegmentKind::State, Access::ReadWrite)?;
+        let keys = segment(&fds.keys, SegmentKind::Keys, Access::ReadWrite)?;
+        let lanes = segment(&fds.lanes, SegmentKind::Lanes, Access::ReadOnly)?;
+        let rings_segment = segment(&fds.rings, SegmentKind::Rings, Access::ReadWrite)?;
+        let rings = Rings::attach(&rings_segment).map_err(wrong)?;
+        let mut doorbells = fds.doorbells.into_iter().map(Doorbell::from_fd);
+        // The supervisor's, ours, the helper's; the workers' follow.
+        let (Some(_), Some(doorbell), Some(_)) = (doorbells.next(), doorbells.next(), doorbells.next()) else {
+            return Err(MetaError::Segment("doorbells are missing".into()));
+        };
+        let bells: Vec<_> = doorbells.take(settings.workers.into()).map(Some).collect();
+        let slots = (0..settings.workers).map(WorkerSlot);
+        let events = slots.clone().map(|from| rings.consumer(RingId::Events { from })).collect::<Result<_, _>>();
+        let datagrams = slots.map(|from| rings.consumer(RingId::ToMeta { from })).collect::<Result<_, _>>();
+        let (now, unix_ns) = clocks()?;
+        let parts = Parts {
+            workers: Workers::attach(&rings, bells, settings.shards).map_err(wrong)?,
+            geometry: state.geometry(),
+            state: StateWriter::attach(&state).map_err(wrong)?,
+            keys: KeysWriter::attach(&keys).map_err(wrong)?,
+            lanes: Lanes::attach(&lanes).map_err(wrong)?,
+            rings: rings.clone(),
+            constants: Constants::from_env().map_err(MetaError::Settings)?,
+        };
+        let mut this = Self {
+            core: Core::new(parts, now, unix_ns),
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            supervisor: Supervisor::new(fds.control)?,
+            helper: Helper::new(fds.helper)?,
+            server: Server::new(fds.uapi)?,
+            sockets: Vec::new(),
+            buffers: Buffers::new(),
+            doorbell,
+            events: events.map_err(wrong)?,
+            datagrams: datagrams.map_err(wrong)?,
+            rings,
+            reload: None,
+            ready_due: false,
+            started: false,
+            stopping: false,
+            again: true,
+            soon: false,
+            watched: Vec::new(),
+            helper_watched: EpollFlags::EPOLLIN,
+            tidied: now,
+        };
+        this.watch(CONTROL, EpollFlags::EPOLLIN)?;
+        this.watch(DOORBELL, EpollFlags::EPOLLIN)?;
+        this.watch(HELPER, EpollFlags::EPOLLIN)?;
+        this.watch(UAPI, EpollFlags::EPOLLIN)?;
+        Ok(this)
+    }
+
+    fn watch(&mut self, what: u64, flags: EpollFlags) -> Result<(), MetaError> {
+        let fd = match what {
+            CONTROL => self.supervisor.as_fd(),
+            DOORBELL => self.doorbell.as_fd(),
+            HELPER => self.helper.as_fd(),
+            _ => self.server.as_fd(),
+        };
+        Ok(self.epoll.add(fd, EpollEvent::new(flags, what))?)
+    }
+
+    fn turn(&mut self) -> Result<(), MetaError> {
+        let mut ready = [EpollEvent::empty(); 64];
+        let count = self.wait(&mut ready)?;
+        let (began, unix_ns) = clocks()?;
+        self.core.set_time(began, unix_ns);
+        self.again = false;
+        self.soon = false;
+
+        self.take_events();
+        for event in &ready[..count] {
+            self.serve(event.data(), event.events())?;
+        }
+        self.take_handed_over();
+        self.work_off()?;
+        self.fire();
+        if self.server.apply(&mut self.core) {
+            self.again = true;
+        }
+        self.tidy();
+        self.publish()?;
+        self.flush()?;
+        self.heartbeat(began)
+    }
+
+    fn wait(&mut self, ready: &mut [EpollEvent]) -> Result<usize, MetaError> {
+        let slot = self.rings.process(Role::Meta);
+        slot.about_to_sleep();
+        let waits = self.again || self.events.iter().chain(&self.datagrams).any(|ring| !ring.is_empty());
+        let timeout = if waits {
+            Duration::ZERO
+        } else {
+            let longest = if self.soon { SOON } else { SLEEP };
+            self.core.timeout().map_or(longest, |timeout| timeout.min(longest))
+        };
+        // Rounded up: woken a moment too early, nothing would be due.
+        let milliseconds = timeout.as_nanos().div_ceil(1_000_000) as u16;
+        let waited = self.epoll.wait(ready, EpollTimeout::from(milliseconds));
+        slot.awake();
+        match waited {
+            Ok(count) => Ok(count),
+            Err(nix::errno::Errno::EINTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn serve(&mut self, what: u64, events: EpollFlags) -> Result<(), MetaError> {
+        match what {
+            CONTROL => self.take_messages(),
+            DOORBELL => {
+                self.doorbell.clear();
+                add(&self.rings.process(Role::Meta).wakeups, 1);
+                Ok(())
+            }
+            HELPER => self.take_answers(),
+            UAPI => {
+                for number in self.server.accept(self.core.now) {
+                    self.watched.resize(self.watched.len().max(number + 1), None);
+                    self.watched[number] = None;
+                    self.watch_connection(number)?;
+                }
+                Ok(())
+            }
+            socket if socket < CONNECTIONS => {
+                self.receive((socket - SOCKETS) as usize, events);
+                Ok(())
+            }
+            connection => {
+                let number = (connection - CONNECTIONS) as usize;
+                self.server.ready(&mut self.core, number);
+                self.watch_connection(number)
+            }
+        }
+    }
+
+    /// Watches a connection for what it needs now.
+    fn watch_connection(&mut self, number: usize) -> Result<(), MetaError> {
+        let Some((fd, interest)) = self.server.watch(number) else {
+            if let Some(place) = self.watched.get_mut(number) {
+                // Closed, and so out of the epoll set.
+                *place = None;
+            }
+            return Ok(());
+        };
+        let mut flags = EpollFlags::empty();
+        flags.set(EpollFlags::EPOLLIN, interest.read);
+        flags.set(EpollFlags::EPOLLOUT, interest.write);
+        let place = &mut self.watched[number];
+        let data = CONNECTIONS + number as u64;
+        match *place {
+            Some(same) if same == flags => {}
+            Some(_) => self.epoll.modify(fd, &mut EpollEvent::new(flags, data))?,
+            None => self.epoll.add(fd, EpollEvent::new(flags, data))?,
+        }
+        *place = Some(flags);
+        Ok(())
+    }
+
+    fn watch_connections(&mut self) -> Result<(), MetaError> {
+        (0..self.watched.len()).try_for_each(|number| self.watch_connection(number))
+    }
+
+    fn take_events(&mut self) {
+        for ring in &mut self.events {
+            for taken in 0.. {
+                if taken == EVENTS {
+                    self.again = true;
+                    break;
+                }
+                match ring.pop_into(Event::decode) {
+                    Ok(Some(Some(event))) => self.core.event(event),
+                    Ok(Some(None)) => self.rings.meta_counters().dropped(DropReason::RingCorrupt, 1),
+                    Ok(None) | Err(_) => break,
+                }
+            }
+            ring.release();
+        }
+    }
+
+    fn take_handed_over(&mut self) {
+        let core = &mut self.core;
+        for ring in &mut self.datagrams {
+            for taken in 0.. {
+                if taken == DATAGRAMS {
+                    self.again = true;
+                    break;
+                }
+                let took = ring.pop_into(|kind, record| {
+                    let decoded = (kind == PacketHeader::KIND).then(|| PacketHeader::decode(record)).flatten();
+                    match decoded.filter(|(header, _)| !header.inner) {
+                        Some((header, datagram)) => {
+                            let source =
+                                Source { remote: header.remote, local: header.local, ifindex: header.ifindex };
+                            core.receive(datagram, source, &header);
+                        }
+                        None => core.rings.meta_counters().dropped(DropReason::RingCorrupt, 1),
+                    }
+                });
+                if !matches!(took, Ok(Some(()))) {
+                    break;
+                }
+            }
+            ring.release();
+        }
+    }
+
+    fn receive(&mut self, number: usize, events: EpollFlags) {
+        let Some(socket) = self.sockets.get_mut(number) else { return };
+        if events.contains(EpollFlags::EPOLLERR) {
+            socket.drain_errors();
+        }
+        let core = &mut self.core;
+        for _ in 0..BATCHES {
+            let count = socket.receive(number as u8, &mut self.buffers, |datagram, source, header| match datagram {
+                Some(datagram) => core.receive(datagram, source, header),
+                None => core.rings.meta_counters().dropped(DropReason::Oversized, 1),
+            });
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    fn work_off(&mut self) -> Result<(), MetaError> {
+        let end = boot_clock()? + HANDSHAKES;
+        while self.core.work_off() {
+            if boot_clock()? >= end {
+                break;
+            }
+        }
+        self.again |= self.core.waiting() != 0;
+        Ok(())
+    }
+
+    fn fire(&mut self) {
+        for fired in 0.. {
+            if fired == TIMERS {
+                self.again = true;
+                break;
+            }
+            if !self.core.fire() {
+                break;
+            }
+        }
+    }
+
+    /// What needs to be looked at only about once a second.
+    fn tidy(&mut self) {
+        if self.core.now.since(self.tidied) < SLEEP {
+            return;
+        }
+        self.tidied = self.core.now;
+        self.server.tidy(&mut self.core);
+        for id in self.core.jobs.overdue(self.core.now) {
+            self.answer(HelperAnswer { id, result: Err("the helper did not answer in time".into()) });
+        }
+    }
+
+    fn publish(&mut self) -> Result<(), MetaError> {
+        match self.core.publish_routes() {
+            Ok(()) => {}
+            Err(PublishError::Busy) => self.soon = true,
+            Err(PublishError::Full) if self.ready_due => return Err(MetaError::Routes(PublishError::Full)),
+            // Told once a second at most, with the other things that nobody waits for.
+            Err(PublishError::Full) => self.soon = false,
+        }
+        if self.core.grace() {
+            self.soon = true;
+        }
+        self.soon |= self.server.is_busy();
+        if self.ready_due && !self.core.routes_dirty() {
+            self.ready_due = false;
+            self.supervisor.queue([FromMeta::Ready]);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), MetaError> {
+        self.soon |= self.core.workers.flush();
+        let outbox = std::mem::take(self.core.outbox());
+        let counters = self.rings.meta_counters();
+        for datagram in &outbox.datagrams {
+            match sockets::send(&self.sockets, datagram) {
+                Sent::No(error) => {
+                    tracing::debug!(to = %datagram.to.remote, %error, "handshake message not sent");
+                    counters.dropped(DropReason::SocketSend, 1);
+                    continue;
+                }
+                Sent::WithoutLocal => {
+                    if let Some(peer) = datagram.peer {
+                        self.core.forget_local(peer);
+                    }
+                }
+                Sent::Yes => {}
+            }
+            add(&counters.tx_packets, 1);
+            add(&counters.tx_bytes, datagram.bytes().len() as u64);
+        }
+        self.helper.send(outbox.jobs);
+        self.watch_helper()?;
+        self.supervisor.queue(outbox.supervisor);
+        self.soon |= self.supervisor.flush().map_err(MetaError::Channel)?;
+        self.watch_connections()
+    }
+
+    fn watch_helper(&mut self) -> Result<(), MetaError> {
+        let mut flags = EpollFlags::EPOLLIN;
+        flags.set(EpollFlags::EPOLLOUT, self.helper.waits());
+        if self.helper.has_ended() {
+            flags = EpollFlags::empty();
+        }
+        if flags != self.helper_watched {
+            if flags.is_empty() {
+                // Ended: level-triggered, its hang-up would wake us for ever.
+                self.epoll.delete(self.helper.as_fd())?;
+            } else {
+                self.epoll.modify(self.helper.as_fd(), &mut EpollEvent::new(flags, HELPER))?;
+            }
+            self.helper_watched = flags;
+        }
+        Ok(())
+    }
+
+    fn heartbeat(&self, began: Instant) -> Result<(), MetaError> {
+        let now = boot_clock()?;
+        let slot = self.rings.process(Role::Meta);
+        slot.heartbeat_ns.store(now.0, Ordering::Relaxed);
+        add(&slot.busy_ns, now.since(began).as_nanos() as u64);
+        add(&slot.turns, 1);
+        Ok(())
+    }
+
+    fn take_answers(&mut self) -> Result<(), MetaError> {
+        for answer in self.helper.receive() {
+            self.answer(answer);
+        }
+        self.watch_helper()
+    }
+
+    fn answer(&mut self, answer: HelperAnswer) {
+        let HelperAnswer { id, result } = answer;
+        match self.core.jobs.take(id) {
+            Some(JobPurpose::Resolve { peer, incarnation }) => self.core.resolved(peer, incarnation, id, result),
+            Some(JobPurpose::Script { public_key }) => self.core.script_done(public_key, result),
+            Some(JobPurpose::Reload) => {
+                if self.reload.as_mut().is_some_and(|reload| reload.read(&mut self.core, result)) {
+                    self.reload = None;
+                }
+            }
+            Some(JobPurpose::Save { id }) => {
+                let result = match result {
+                    Ok(Outcome::Written) => Ok(String::new()),
+                    Ok(_) => Err("the helper answered something else".to_owned()),
+                    Err(error) => Err(error),
+                };
+                self.core.done(id, result);
+            }
+            None => {}
+        }
+    }
+
+    fn take_messages(&mut self) -> Result<(), MetaError> {
+        for _ in 0..MESSAGES {
+            match self.supervisor.receive() {
+                Ok(Some((message, fds))) => self.message(message, fds)?,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    tracing::debug!("the supervisor is gone: {error}");
+                    self.stopping = true;
+                    return Ok(());
+                }
+            }
+        }
+        self.again = true;
+        Ok(())
+    }
+
+    fn message(&mut self, message: ToMeta, fds: Vec<OwnedFd>) -> Result<(), MetaError> {
+        match message {
+            ToMeta::Start(start) => {
+                let memfd = fds.into_iter().next().ok_or(MetaError::NoConfig)?;
+                let config = channel::read_config(memfd).map_err(MetaError::Channel)?;
+                if !std::mem::replace(&mut self.started, true) {
+                    self.core.start(start, config)?;
+                    self.ready_due = true;
+                }
+            }
+            ToMeta::Sockets { generation, groups } => {
+                // Closed by their last owner, and so out of the epoll set.
+                for socket in &self.sockets {
+                    let _ = self.epoll.delete(socket.as_fd());
+                }
+                self.sockets =
+                    fds.into_iter().zip(groups).map(|(fd, info)| Socket::new(fd, info)).collect();
+                for (number, socket) in self.sockets.iter().enumerate() {
+                    let event = EpollEvent::new(EpollFlags::EPOLLIN, SOCKETS + number as u64);
+                    self.epoll.add(socket.as_fd(), event)?;
+                }
+                let v4 = self.sockets.iter().any(|socket| !socket.is_v6());
+                let v6 = self.sockets.iter().any(Socket::is_v6);
+                self.core.sockets_changed(self.sockets.first().map_or(0, Socket::port), v4, v6);
+                self.supervisor.queue([FromMeta::SocketsTaken { generation }]);
+            }
+            ToMeta::Answer { id, result } => self.granted(id, result),
+            ToMeta::Helper => {
+                if !self.helper.has_ended() {
+                    let _ = self.epoll.delete(self.helper.as_fd());
+                }
+                let stream = fds.into_iter().next().ok_or(MetaError::NoHelper)?;
+                self.helper = Helper::new(stream)?;
+                self.helper_watched = EpollFlags::EPOLLIN;
+                self.watch(HELPER, EpollFlags::EPOLLIN)?;
+                for id in self.core.ask_again() {
+                    self.answer(HelperAnswer { id, result: Err("the helper died: try again".into()) });
+                }
+            }
+            ToMeta::Link { mtu, up } => self.core.link(mtu, up),
+            ToMeta::LinkGone => self.core.link(0, false),
+            ToMeta::AddressesChanged { gone } => self.core.addresses_gone(&gone),
+            ToMeta::Reload { id, keep_runtime } => {
+                if self.reload.is_some() {
+                    self.core.done(id, Err("another reload is under way: try again".into()));
+                } else {
+                    self.reload = self.core.begin_reload(id, keep_runtime);
+                }
+            }
+            ToMeta::Save { id } => self.core.save(id),
+            ToMeta::Stop => self.stopping = true,
+        }
+        Ok(())
+    }
+
+    fn granted(&mut self, id: u32, result: Result<Granted, Refused>) {
+        match self.core.requests.take(id) {
+            Some(Purpose::Transaction) => {
+                self.server.answered(&mut self.core, id, result);
+                self.again = true;
+            }
+            Some(Purpose::Reload) => {
+                if self.reload.as_mut().is_some_and(|reload| reload.answered(&mut self.core, id, result)) {
+                    self.reload = None;
+                }
+            }
+            Some(Purpose::Route { peer, incarnation, destination }) => {
+                self.core.route_answer(peer, incarnation, destination, result);
+            }
+            None => {}
+        }
+    }
+
+    /// Told to stop: every key is wiped, and the peers' commands are under way.
+    fn end(&mut self) {
+        self.core.shut_down();
+        let outbox = std::mem::take(self.core.outbox());
+        self.helper.send(outbox.jobs);
+        self.core.workers.flush();
+    }
+}
+
+fn boot_clock() -> Result<Instant, MetaError> {
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME)?;
+    Ok(Instant(Duration::from(time).as_nanos() as u64))
+}
+
+fn clocks() -> Result<(Instant, u64), MetaError> {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok((boot_clock()?, unix.as_nanos() as u64))
+}
+
+impl From<LimitReached> for MetaError {
+    fn from(error: LimitReached) -> Self {
+        MetaError::Limit(error.to_string())
+    }
+}
