@@ -15,7 +15,8 @@ pub struct Doorbell {
 impl Doorbell {
     /// Makes the descriptor of a new doorbell: non-blocking, close-on-exec.
     pub fn create() -> io::Result<OwnedFd> {
-        let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        let event =
+            EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         Ok(event.into())
     }
 

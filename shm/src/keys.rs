@@ -84,7 +84,9 @@ impl Keys {
     #[inline]
     pub fn generation(&self, lane: LaneSlot) -> u32 {
         // Lane slots are given out so slowly that 2³² writes to one can't pass between two looks.
-        self.keys.get(lane.index()).map_or(0, |record| record.sequence() as u32)
+        self.keys
+            .get(lane.index())
+            .map_or(0, |record| record.sequence() as u32)
     }
 }
 
@@ -138,7 +140,11 @@ impl KeysWriter {
 
     /// Remembers a peer's time stamp, also beyond the life of this meta.
     pub fn set_greatest_timestamp(&mut self, peer: PeerSlot, timestamp: [u8; 12]) {
-        let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let number = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .fold(0, |number, byte| number << 8 | u64::from(*byte))
+        };
         if let Some(record) = self.timestamps.get(peer.index()) {
             record.write(&[number(&timestamp[..8]), number(&timestamp[8..])]);
         }
@@ -154,9 +160,15 @@ fn to_words(keys: &LaneKeys) -> [u64; 12] {
     let mut words = [0; 12];
     words[0] = u64::from(keys.peer.0) | u64::from(keys.incarnation) << 32;
     words[1] = u64::from(keys.local_index) | u64::from(keys.remote_index) << 32;
-    let key_bytes = keys.send_key.chunks_exact(8).chain(keys.receive_key.chunks_exact(8));
+    let key_bytes = keys
+        .send_key
+        .chunks_exact(8)
+        .chain(keys.receive_key.chunks_exact(8));
     for (word, bytes) in words[2..10].iter_mut().zip(key_bytes) {
-        *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        *word = bytes
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte));
     }
     words[10] = keys.born_ns;
     words[11] = VALID | if keys.initiator { INITIATOR } else { 0 };
@@ -182,7 +194,9 @@ fn from_words(words: &[u64; 12]) -> Option<LaneKeys> {
         receive_key,
         ..
     } = &mut keys;
-    let key_bytes = send_key.chunks_exact_mut(8).chain(receive_key.chunks_exact_mut(8));
+    let key_bytes = send_key
+        .chunks_exact_mut(8)
+        .chain(receive_key.chunks_exact_mut(8));
     for (bytes, word) in key_bytes.zip(&words[2..10]) {
         bytes.copy_from_slice(&word.to_le_bytes());
     }

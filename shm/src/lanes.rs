@@ -105,7 +105,11 @@ impl Lanes {
     /// worker: the old key is gone by then, so no nonce is used twice.
     pub fn clean(&self, lane: LaneSlot) {
         let lane = self.lane(lane);
-        for word in lane.bits.iter().chain([&lane.cleared, &lane.top, &lane.counter]) {
+        for word in lane
+            .bits
+            .iter()
+            .chain([&lane.cleared, &lane.top, &lane.counter])
+        {
             word.store(0, Ordering::Relaxed);
         }
     }

@@ -121,7 +121,10 @@ pub fn regions(kind: SegmentKind, geometry: &Geometry) -> Vec<Region> {
             let packets = rings::packet_rings(shards);
             plan.add::<RingControl>("ring_controls", messages + packets);
             plan.grows::<AtomicU64>("messages", messages * rings::MESSAGE_SHAPE.words());
-            plan.grows::<AtomicU64>("packets", packets * rings::packet_shape(geometry.shards).words());
+            plan.grows::<AtomicU64>(
+                "packets",
+                packets * rings::packet_shape(geometry.shards).words(),
+            );
         }
     }
     plan.regions

@@ -73,11 +73,13 @@ impl<const N: usize> Record<N> {
         }
         let sequence = self.sequence.load(Ordering::Relaxed);
         // Release: copy 1, complete since the last write, is visible before readers are sent to it.
-        self.sequence.store(sequence.wrapping_add(1), Ordering::Release);
+        self.sequence
+            .store(sequence.wrapping_add(1), Ordering::Release);
         // Whoever sees one of the words that follow sees the sequence above, too, and tries again.
         fence(Ordering::Release);
         self.store(0, words);
-        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+        self.sequence
+            .store(sequence.wrapping_add(2), Ordering::Release);
         fence(Ordering::Release);
         self.store(1, words);
     }
@@ -89,7 +91,8 @@ impl<const N: usize> Record<N> {
         let words = self.load(current);
         if current == 1 {
             self.store(0, &words);
-            self.sequence.store(sequence.wrapping_add(1), Ordering::Release);
+            self.sequence
+                .store(sequence.wrapping_add(1), Ordering::Release);
             return Repair::Undone;
         }
         if self.load(1) == words {

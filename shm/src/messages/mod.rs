@@ -145,7 +145,11 @@ impl Event {
                 writer.u8(last_minute.into());
             }
             Event::LaneCleaned { lane } => writer.u32(lane.0),
-            Event::PathMtu { peer, incarnation, mtu } => {
+            Event::PathMtu {
+                peer,
+                incarnation,
+                mtu,
+            } => {
                 writer.u32(peer.0);
                 writer.u32(incarnation);
                 writer.u16(mtu);

@@ -19,46 +19,76 @@ fn any_socket_address() -> impl Strategy<Value = SocketAddr> {
 }
 
 fn any_endpoint() -> impl Strategy<Value = Endpoint> {
-    (any_socket_address(), proptest::option::of(any_ip()), any::<u32>()).prop_map(|(remote, local, ifindex)| Endpoint {
-        remote,
-        local,
-        ifindex,
-    })
+    (
+        any_socket_address(),
+        proptest::option::of(any_ip()),
+        any::<u32>(),
+    )
+        .prop_map(|(remote, local, ifindex)| Endpoint {
+            remote,
+            local,
+            ifindex,
+        })
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
     let numbers = any::<(u32, u32)>();
     prop_oneof![
-        numbers.prop_map(|(peer, incarnation)| Event::NeedHandshake { peer: PeerSlot(peer), incarnation }),
-        numbers.prop_map(|(peer, incarnation)| Event::Armed { peer: PeerSlot(peer), incarnation }),
-        numbers.prop_map(|(lane, local_index)| Event::Confirmed { lane: LaneSlot(lane), local_index }),
-        (any::<(u32, u32, u64)>(), any_endpoint()).prop_map(|((lane, local_index, counter), endpoint)| Event::Roamed {
-            lane: LaneSlot(lane),
-            local_index,
-            counter,
-            endpoint,
+        numbers.prop_map(|(peer, incarnation)| Event::NeedHandshake {
+            peer: PeerSlot(peer),
+            incarnation
         }),
+        numbers.prop_map(|(peer, incarnation)| Event::Armed {
+            peer: PeerSlot(peer),
+            incarnation
+        }),
+        numbers.prop_map(|(lane, local_index)| Event::Confirmed {
+            lane: LaneSlot(lane),
+            local_index
+        }),
+        (any::<(u32, u32, u64)>(), any_endpoint()).prop_map(
+            |((lane, local_index, counter), endpoint)| Event::Roamed {
+                lane: LaneSlot(lane),
+                local_index,
+                counter,
+                endpoint,
+            }
+        ),
         any::<(u32, u32, bool)>().prop_map(|(lane, local_index, last_minute)| Event::RekeyDue {
             lane: LaneSlot(lane),
             local_index,
             last_minute,
         }),
-        any::<u32>().prop_map(|lane| Event::LaneCleaned { lane: LaneSlot(lane) }),
+        any::<u32>().prop_map(|lane| Event::LaneCleaned {
+            lane: LaneSlot(lane)
+        }),
         any::<(u32, u32, u16)>().prop_map(|(peer, incarnation, mtu)| Event::PathMtu {
             peer: PeerSlot(peer),
             incarnation,
             mtu,
         }),
-        numbers.prop_map(|(peer, incarnation)| Event::Looped { peer: PeerSlot(peer), incarnation }),
+        numbers.prop_map(|(peer, incarnation)| Event::Looped {
+            peer: PeerSlot(peer),
+            incarnation
+        }),
     ]
 }
 
 fn any_command() -> impl Strategy<Value = Command> {
     prop_oneof![
-        any::<u32>().prop_map(|peer| Command::SessionReady { peer: PeerSlot(peer) }),
-        any::<u32>().prop_map(|peer| Command::DropStaged { peer: PeerSlot(peer) }),
-        any::<(u32, u32)>().prop_map(|(lane, local_index)| Command::Keepalive { lane: LaneSlot(lane), local_index }),
-        any::<u32>().prop_map(|lane| Command::CleanLane { lane: LaneSlot(lane) }),
+        any::<u32>().prop_map(|peer| Command::SessionReady {
+            peer: PeerSlot(peer)
+        }),
+        any::<u32>().prop_map(|peer| Command::DropStaged {
+            peer: PeerSlot(peer)
+        }),
+        any::<(u32, u32)>().prop_map(|(lane, local_index)| Command::Keepalive {
+            lane: LaneSlot(lane),
+            local_index
+        }),
+        any::<u32>().prop_map(|lane| Command::CleanLane {
+            lane: LaneSlot(lane)
+        }),
     ]
 }
 

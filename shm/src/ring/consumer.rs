@@ -36,7 +36,11 @@ pub struct Consumer {
 
 impl Consumer {
     /// `words` has the shape's size.
-    pub(crate) fn new(control: View<RingControl>, words: View<[AtomicU64]>, shape: Shape) -> Consumer {
+    pub(crate) fn new(
+        control: View<RingControl>,
+        words: View<[AtomicU64]>,
+        shape: Shape,
+    ) -> Consumer {
         let head = control.head.load(Ordering::Acquire);
         Consumer {
             control,
@@ -52,7 +56,10 @@ impl Consumer {
     }
 
     /// Gives the next record's kind and bytes to `f`; `None`: the ring is empty.
-    pub fn pop_into<R>(&mut self, f: impl FnOnce(u16, &[u8]) -> R) -> Result<Option<R>, Quarantined> {
+    pub fn pop_into<R>(
+        &mut self,
+        f: impl FnOnce(u16, &[u8]) -> R,
+    ) -> Result<Option<R>, Quarantined> {
         if let Some(quarantined) = self.quarantined {
             return Err(quarantined);
         }
@@ -106,10 +113,8 @@ impl Consumer {
         if self.quarantined.take().is_none() {
             return;
         }
-        let tail = self.control.tail.load(Ordering::Acquire);
-        if tail.wrapping_sub(self.head) <= self.shape.slots() {
-            self.head = tail;
-        }
+        // Wherever the index stands, both ends agree that nothing is before it.
+        self.head = self.control.tail.load(Ordering::Acquire);
         self.tail = self.head;
         self.release();
     }

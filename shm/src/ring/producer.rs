@@ -42,11 +42,8 @@ impl Producer {
         shape: Shape,
     ) -> Producer {
         let head = control.head.load(Ordering::Acquire);
-        let mut tail = control.tail.load(Ordering::Acquire);
-        if tail.wrapping_sub(head) > shape.slots() {
-            // A former producer left an impossible index; the consumer took nothing on its account.
-            tail = head;
-        }
+        // If a former producer left an impossible index, the ring is full until the consumer recovers from it.
+        let tail = control.tail.load(Ordering::Acquire);
         Producer {
             control,
             words,
@@ -63,7 +60,9 @@ impl Producer {
     /// Puts a record, made of the parts one after the other, behind the last one. The consumer sees it after
     /// [`publish`](Self::publish). A record longer than the ring's records may be counts as one that found it full.
     pub fn push(&mut self, kind: u16, parts: &[&[u8]]) -> Result<(), Full> {
-        let length = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+        let length = parts
+            .iter()
+            .fold(0_usize, |sum, part| sum.saturating_add(part.len()));
         let slots = self.shape.slots_of(length.min(self.shape.record_max));
         if length > self.shape.record_max || !self.has_room(slots) {
             add(&self.control.full_drops, 1);
@@ -118,7 +117,7 @@ impl Producer {
         let head = self.control.head.load(Ordering::Acquire);
         let used = self.tail.wrapping_sub(head);
         if used > total {
-            // An impossible index: the ring stays full until the consumer is replaced.
+            // An impossible index of either end: full until the consumer recovers, or is replaced and recovers.
             return false;
         }
         self.head = head;
@@ -129,7 +128,9 @@ impl Producer {
     fn raise_high_water(&mut self) {
         let mark = self.control.high_water.load(Ordering::Relaxed);
         if self.tail.wrapping_sub(self.head) > mark {
-            let used = self.tail.wrapping_sub(self.control.head.load(Ordering::Acquire));
+            let used = self
+                .tail
+                .wrapping_sub(self.control.head.load(Ordering::Acquire));
             if used > mark && used <= self.shape.slots() {
                 self.control.high_water.store(used, Ordering::Relaxed);
             }

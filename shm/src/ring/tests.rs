@@ -38,7 +38,12 @@ impl Memory {
     }
 
     fn producer(&self) -> Producer {
-        Producer::new(self.control.clone(), self.words.clone(), self.process.clone(), self.shape)
+        Producer::new(
+            self.control.clone(),
+            self.words.clone(),
+            self.process.clone(),
+            self.shape,
+        )
     }
 
     fn consumer(&self) -> Consumer {
@@ -47,7 +52,10 @@ impl Memory {
 }
 
 fn pop(consumer: &mut Consumer) -> Option<(u16, Vec<u8>)> {
-    consumer.pop_into(|kind, bytes| (kind, bytes.to_vec())).ok().flatten()
+    consumer
+        .pop_into(|kind, bytes| (kind, bytes.to_vec()))
+        .ok()
+        .flatten()
 }
 
 #[test]
@@ -63,7 +71,10 @@ fn records_come_out_as_they_went_in() {
     assert_eq!(pop(&mut consumer), None);
     consumer.release();
     let figures = memory.control.figures(SHAPE);
-    assert_eq!((figures.used, figures.enqueued, figures.dequeued), (0, 1, 1));
+    assert_eq!(
+        (figures.used, figures.enqueued, figures.dequeued),
+        (0, 1, 1)
+    );
     assert_eq!(figures.high_water, 1);
 }
 
@@ -75,7 +86,11 @@ fn a_full_ring_drops_and_counts() {
         assert_eq!(producer.push(1, &[&[5; 24]]), Ok(()));
     }
     assert_eq!(producer.push(1, &[&[]]), Err(Full));
-    assert_eq!(producer.push(1, &[&[0; 101]]), Err(Full), "longer than any record");
+    assert_eq!(
+        producer.push(1, &[&[0; 101]]),
+        Err(Full),
+        "longer than any record"
+    );
     let _ = producer.publish();
     assert_eq!(memory.control.figures(SHAPE).full_drops, 2);
     assert_eq!(memory.control.figures(SHAPE).high_water, 8);
@@ -104,7 +119,11 @@ fn either_end_goes_on_where_a_dead_one_stopped() {
     assert_eq!(producer.push(3, &[]), Ok(()));
     assert!(producer.publish());
     let mut consumer = memory.consumer();
-    assert_eq!(pop(&mut consumer).map(|record| record.0), Some(1), "not released: again");
+    assert_eq!(
+        pop(&mut consumer).map(|record| record.0),
+        Some(1),
+        "not released: again"
+    );
     assert_eq!(pop(&mut consumer).map(|record| record.0), Some(3));
     assert_eq!(memory.control.figures(SHAPE).wakeups, 2);
 }
@@ -272,7 +291,11 @@ fn two_threads_lose_nothing_and_wake_each_other() -> Result<(), Box<dyn std::err
                 let batch = 1 + next % 5;
                 for _ in 0..batch {
                     let length = (next % 190) as usize;
-                    if next < RECORDS && producer.push(1, &[&next.to_le_bytes(), &body[..length]]).is_ok() {
+                    if next < RECORDS
+                        && producer
+                            .push(1, &[&next.to_le_bytes(), &body[..length]])
+                            .is_ok()
+                    {
                         next += 1;
                     }
                 }

@@ -54,7 +54,9 @@ impl RingId {
     /// Who writes.
     pub const fn producer(self) -> Role {
         match self {
-            RingId::Events { from } | RingId::Handover { from, .. } | RingId::ToMeta { from } => Role::Worker(from),
+            RingId::Events { from } | RingId::Handover { from, .. } | RingId::ToMeta { from } => {
+                Role::Worker(from)
+            }
             RingId::Commands { .. } | RingId::FromMeta { .. } => Role::Meta,
         }
     }
@@ -62,7 +64,9 @@ impl RingId {
     /// Who reads.
     pub const fn consumer(self) -> Role {
         match self {
-            RingId::Commands { to } | RingId::Handover { to, .. } | RingId::FromMeta { to } => Role::Worker(to),
+            RingId::Commands { to } | RingId::Handover { to, .. } | RingId::FromMeta { to } => {
+                Role::Worker(to)
+            }
             RingId::Events { .. } | RingId::ToMeta { .. } => Role::Meta,
         }
     }
@@ -75,7 +79,9 @@ impl RingId {
             RingId::Commands { to } => (false, shards + slot(to)?),
             RingId::ToMeta { from } => (true, slot(from)?),
             RingId::FromMeta { to } => (true, shards + slot(to)?),
-            RingId::Handover { from, to } if from != to => (true, (2 + slot(from)?) * shards + slot(to)?),
+            RingId::Handover { from, to } if from != to => {
+                (true, (2 + slot(from)?) * shards + slot(to)?)
+            }
             RingId::Handover { .. } => return None,
         };
         Some(Place { packets, number })
@@ -104,7 +110,11 @@ pub(super) struct Place {
 impl Place {
     /// The index of its control block: message rings first.
     pub(super) fn control(self, shards: u64) -> usize {
-        let before = if self.packets { message_rings(shards) } else { 0 };
+        let before = if self.packets {
+            message_rings(shards)
+        } else {
+            0
+        };
         (before + self.number) as usize
     }
 }
@@ -146,7 +156,11 @@ mod tests {
             assert_eq!(places.len(), rings.len());
             assert_eq!(names.len(), rings.len());
             for place in places {
-                let rings = if place.packets { packet_rings(shards) } else { message_rings(shards) };
+                let rings = if place.packets {
+                    packet_rings(shards)
+                } else {
+                    message_rings(shards)
+                };
                 assert!(place.number < rings);
             }
         }
@@ -155,8 +169,28 @@ mod tests {
     #[test]
     fn there_is_no_ring_to_oneself_or_beyond_the_shards() {
         let worker = WorkerSlot(1);
-        assert_eq!(RingId::Handover { from: worker, to: worker }.place(4), None);
-        assert_eq!(RingId::Events { from: WorkerSlot(4) }.place(4), None);
-        assert_eq!(RingId::Handover { from: worker, to: WorkerSlot(4) }.place(4), None);
+        assert_eq!(
+            RingId::Handover {
+                from: worker,
+                to: worker
+            }
+            .place(4),
+            None
+        );
+        assert_eq!(
+            RingId::Events {
+                from: WorkerSlot(4)
+            }
+            .place(4),
+            None
+        );
+        assert_eq!(
+            RingId::Handover {
+                from: worker,
+                to: WorkerSlot(4)
+            }
+            .place(4),
+            None
+        );
     }
 }

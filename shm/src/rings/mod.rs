@@ -123,19 +123,25 @@ impl Rings {
             });
         }
         let worker = Role::Worker(slot);
-        for ring in RingId::all(workers).filter(|ring| ring.producer() == worker || ring.consumer() == worker) {
+        for ring in RingId::all(workers)
+            .filter(|ring| ring.producer() == worker || ring.consumer() == worker)
+        {
             let (region, _, shape, number) = self.place(ring, workers)?;
             let bytes = shape.words() * size_of::<u64>() as u64;
             self.segment.allocate(region, number * bytes, bytes)?;
         }
-        self.control.workers.store(workers.into(), Ordering::Release);
+        self.control
+            .workers
+            .store(workers.into(), Ordering::Release);
         Ok(())
     }
 
     /// The writing end of a ring. There must be no other in the system.
     pub fn producer(&self, ring: RingId) -> Result<Producer, SegmentError> {
         let (control, words, shape) = self.parts(ring)?;
-        let consumer = self.processes.project(|table| table.get(process_index(ring.consumer())));
+        let consumer = self
+            .processes
+            .project(|table| table.get(process_index(ring.consumer())));
         let consumer = consumer.unwrap_or_else(|| self.spare_process.clone());
         Ok(Producer::new(control, words, consumer, shape))
     }
@@ -172,12 +178,16 @@ impl Rings {
 
     /// A process's slot; of a worker beyond the shards, a spare one that nobody reads.
     pub fn process(&self, role: Role) -> &ProcessSlot {
-        self.processes.get(process_index(role)).unwrap_or(&self.spare_process)
+        self.processes
+            .get(process_index(role))
+            .unwrap_or(&self.spare_process)
     }
 
     /// A worker's counters; of a worker beyond the shards, spare ones that nobody reads.
     pub fn counters(&self, worker: WorkerSlot) -> &WorkerCounters {
-        self.workers.get(worker.index()).unwrap_or(&self.spare_worker)
+        self.workers
+            .get(worker.index())
+            .unwrap_or(&self.spare_worker)
     }
 
     /// Meta's counters.
@@ -188,18 +198,27 @@ impl Rings {
     /// A peer's transfer; of a number beyond the limit, a spare one that nobody reads.
     #[inline]
     pub fn traffic(&self, peer: PeerSlot) -> &PeerTraffic {
-        self.traffic.get(peer.index()).unwrap_or(&self.spare_traffic)
+        self.traffic
+            .get(peer.index())
+            .unwrap_or(&self.spare_traffic)
     }
 
     /// The slot of the worker that owns a shard. The supervisor writes.
     pub fn shard_owner(&self, shard: ShardId) -> &AtomicU32 {
-        &self.owners.get(shard.index()).unwrap_or(&self.spare_owner).worker
+        &self
+            .owners
+            .get(shard.index())
+            .unwrap_or(&self.spare_owner)
+            .worker
     }
 
     /// The number of workers.
     pub fn workers(&self) -> u8 {
         let shards = self.segment.geometry().shards;
-        self.control.workers.load(Ordering::Acquire).min(shards.into()) as u8
+        self.control
+            .workers
+            .load(Ordering::Acquire)
+            .min(shards.into()) as u8
     }
 
     /// The number of shards.
@@ -218,12 +237,18 @@ impl Rings {
     }
 
     /// Region, index of the control block, sizes and number of a ring.
-    fn place(&self, ring: RingId, workers: u8) -> Result<(&'static str, usize, Shape, u64), SegmentError> {
+    fn place(
+        &self,
+        ring: RingId,
+        workers: u8,
+    ) -> Result<(&'static str, usize, Shape, u64), SegmentError> {
         let shards = self.shards();
-        let exists = [ring.producer(), ring.consumer()].into_iter().all(|role| match role {
-            Role::Worker(slot) => slot.0 < workers,
-            _ => true,
-        });
+        let exists = [ring.producer(), ring.consumer()]
+            .into_iter()
+            .all(|role| match role {
+                Role::Worker(slot) => slot.0 < workers,
+                _ => true,
+            });
         let place = ring.place(shards.into()).filter(|_| exists);
         let place = place.ok_or_else(|| SegmentError::NoRing {
             name: ring.to_string(),
@@ -241,7 +266,11 @@ impl Rings {
         self.segment.expect_writable()?;
         let workers = self.workers();
         let (region, control, shape, number) = self.place(ring, workers)?;
-        let table = if region == "packets" { &self.packets } else { &self.messages };
+        let table = if region == "packets" {
+            &self.packets
+        } else {
+            &self.messages
+        };
         let start = (number * shape.words()) as usize;
         let control = self.ring_controls.project(|table| table.get(control));
         let words = table.project(|table| table.get(start..start + shape.words() as usize));

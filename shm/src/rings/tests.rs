@@ -31,7 +31,13 @@ fn only_prepared_rings_are_given() -> Result {
     rings.prepare_slot(WorkerSlot(1), 2)?;
     assert_eq!(rings.workers(), 2);
     assert_eq!(rings.list().len(), 10);
-    assert!(rings.consumer(RingId::Events { from: WorkerSlot(2) }).is_err());
+    assert!(
+        rings
+            .consumer(RingId::Events {
+                from: WorkerSlot(2)
+            })
+            .is_err()
+    );
 
     let packet = vec![7; 65_535];
     let mut producer = rings.producer(handover)?;
@@ -39,8 +45,15 @@ fn only_prepared_rings_are_given() -> Result {
     producer.push(5, &[&[1; crate::messages::PacketHeader::LEN], &packet])?;
     rings.process(Role::Worker(WorkerSlot(1))).about_to_sleep();
     assert!(producer.publish());
-    let stat = rings.list().into_iter().find(|stat| stat.id == handover).ok_or("not listed")?;
-    assert_eq!((stat.name.as_str(), stat.used, stat.wakeups), ("handover-0-1", 33, 1));
+    let stat = rings
+        .list()
+        .into_iter()
+        .find(|stat| stat.id == handover)
+        .ok_or("not listed")?;
+    assert_eq!(
+        (stat.name.as_str(), stat.used, stat.wakeups),
+        ("handover-0-1", 33, 1)
+    );
     let bytes = consumer.pop_into(|kind, bytes| (kind, bytes[48..] == packet))?;
     assert_eq!(bytes, Some((5, true)));
     Ok(())
@@ -54,19 +67,31 @@ fn rings_do_not_touch_each_other() -> Result {
     let all: Vec<RingId> = RingId::all(2).collect();
     for (number, ring) in all.iter().enumerate() {
         let mut producer = rings.producer(*ring)?;
-        while producer.push(number as u16, &[&[number as u8; 100]]).is_ok() {}
+        while producer
+            .push(number as u16, &[&[number as u8; 100]])
+            .is_ok()
+        {}
         let _ = producer.publish();
     }
     for (number, ring) in all.iter().enumerate() {
         let mut consumer = rings.consumer(*ring)?;
         let mut records = 0;
-        while let Some(right) = consumer.pop_into(|kind, bytes| kind == number as u16 && bytes == [number as u8; 100])? {
+        while let Some(right) = consumer
+            .pop_into(|kind, bytes| kind == number as u16 && bytes == [number as u8; 100])?
+        {
             assert!(right);
             records += 1;
         }
         consumer.release();
-        let stat = rings.list().into_iter().find(|stat| stat.id == *ring).ok_or("not listed")?;
-        assert_eq!((stat.used, stat.enqueued, stat.dequeued, stat.full_drops), (0, records, records, 1));
+        let stat = rings
+            .list()
+            .into_iter()
+            .find(|stat| stat.id == *ring)
+            .ok_or("not listed")?;
+        assert_eq!(
+            (stat.used, stat.enqueued, stat.dequeued, stat.full_drops),
+            (0, records, records, 1)
+        );
         assert_eq!(records, stat.size);
     }
     Ok(())
@@ -76,14 +101,28 @@ fn rings_do_not_touch_each_other() -> Result {
 fn the_tools_see_and_can_not_change() -> Result {
     let (fds, rings) = segment(2)?;
     rings.prepare_slot(WorkerSlot(0), 1)?;
-    rings.counters(WorkerSlot(0)).dropped(crate::counters::DropReason::Replay, 3);
-    rings.traffic(PeerSlot(7)).rx_bytes.fetch_add(9, Ordering::Relaxed);
+    rings
+        .counters(WorkerSlot(0))
+        .dropped(crate::counters::DropReason::Replay, 3);
+    rings
+        .traffic(PeerSlot(7))
+        .rx_bytes
+        .fetch_add(9, Ordering::Relaxed);
     let segment = Segment::attach(fds.readable.as_fd(), SegmentKind::Rings, Access::ReadOnly)?;
     let tools = Rings::attach(&segment)?;
     assert_eq!(tools.counters(WorkerSlot(0)).drops_total(), 3);
-    assert_eq!(tools.traffic(PeerSlot(7)).rx_bytes.load(Ordering::Relaxed), 9);
+    assert_eq!(
+        tools.traffic(PeerSlot(7)).rx_bytes.load(Ordering::Relaxed),
+        9
+    );
     assert_eq!(tools.list().len(), 4);
-    assert!(tools.producer(RingId::Events { from: WorkerSlot(0) }).is_err());
+    assert!(
+        tools
+            .producer(RingId::Events {
+                from: WorkerSlot(0)
+            })
+            .is_err()
+    );
     assert!(tools.prepare_slot(WorkerSlot(0), 1).is_err());
     Ok(())
 }
@@ -92,17 +131,32 @@ fn the_tools_see_and_can_not_change() -> Result {
 fn numbers_beyond_the_tables_are_harmless() -> Result {
     let (_fds, rings) = segment(2)?;
     let beyond = WorkerSlot(u8::MAX);
-    assert!(!std::ptr::eq(rings.counters(beyond), rings.counters(WorkerSlot(1))));
-    assert!(!std::ptr::eq(rings.process(Role::Worker(beyond)), rings.process(Role::Worker(WorkerSlot(1)))));
-    assert!(!std::ptr::eq(rings.traffic(PeerSlot(u32::MAX)), rings.traffic(PeerSlot(7))));
-    assert!(!std::ptr::eq(rings.shard_owner(ShardId(9)), rings.shard_owner(ShardId(1))));
+    assert!(!std::ptr::eq(
+        rings.counters(beyond),
+        rings.counters(WorkerSlot(1))
+    ));
+    assert!(!std::ptr::eq(
+        rings.process(Role::Worker(beyond)),
+        rings.process(Role::Worker(WorkerSlot(1)))
+    ));
+    assert!(!std::ptr::eq(
+        rings.traffic(PeerSlot(u32::MAX)),
+        rings.traffic(PeerSlot(7))
+    ));
+    assert!(!std::ptr::eq(
+        rings.shard_owner(ShardId(9)),
+        rings.shard_owner(ShardId(1))
+    ));
     Ok(())
 }
 
 #[test]
 fn an_epoch_has_passed_when_no_worker_is_behind_it() -> Result {
     let (_fds, rings) = segment(2)?;
-    assert_eq!(rings.process(Role::Meta).epoch.load(Ordering::Relaxed), OFFLINE);
+    assert_eq!(
+        rings.process(Role::Meta).epoch.load(Ordering::Relaxed),
+        OFFLINE
+    );
     assert!(rings.workers_passed(7), "nobody runs");
     let (first, second) = (
         rings.process(Role::Worker(WorkerSlot(0))),

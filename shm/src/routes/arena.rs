@@ -87,7 +87,10 @@ pub(super) fn entries(arena: &[AtomicU64]) -> Vec<Route> {
             let (address, width): (IpAddr, u8) = if rest & V6 == 0 {
                 (Ipv4Addr::from(low as u32).into(), 32)
             } else {
-                (Ipv6Addr::from(u128::from(high) << 64 | u128::from(low)).into(), 128)
+                (
+                    Ipv6Addr::from(u128::from(high) << 64 | u128::from(low)).into(),
+                    128,
+                )
             };
             let length = rest as u8;
             (length <= width).then_some(Route {
@@ -228,7 +231,12 @@ impl<'a> Image<'a> {
         self.words.push((nodes, &trie.nodes));
         self.halves.push((first, &trie.first));
         self.halves.push((leaves, &trie.leaves));
-        let section = [u64::from(trie.first_bits), first as u64, nodes as u64, leaves as u64];
+        let section = [
+            u64::from(trie.first_bits),
+            first as u64,
+            nodes as u64,
+            leaves as u64,
+        ];
         self.header[K::SECTION..K::SECTION + 4].copy_from_slice(&section);
     }
 
@@ -255,9 +263,14 @@ impl<'a> Image<'a> {
 
     fn copy_to(&self, arena: &[AtomicU64]) -> Result<(), PublishError> {
         let pieces = self.words.iter().map(|(start, words)| (*start, *words));
-        let rest = [(0, self.header.as_slice()), (self.list.0, self.list.1.as_slice())];
+        let rest = [
+            (0, self.header.as_slice()),
+            (self.list.0, self.list.1.as_slice()),
+        ];
         for (start, words) in pieces.chain(rest) {
-            let target = arena.get(start..start + words.len()).ok_or(PublishError::Full)?;
+            let target = arena
+                .get(start..start + words.len())
+                .ok_or(PublishError::Full)?;
             for (shared, word) in target.iter().zip(words) {
                 shared.store(*word, Ordering::Relaxed);
             }
@@ -267,7 +280,10 @@ impl<'a> Image<'a> {
             let target = arena.get(*start..end).ok_or(PublishError::Full)?;
             for (shared, pair) in target.iter().zip(halves.chunks(2)) {
                 let high = pair.get(1).copied().unwrap_or(0);
-                shared.store(u64::from(pair[0]) | u64::from(high) << 32, Ordering::Relaxed);
+                shared.store(
+                    u64::from(pair[0]) | u64::from(high) << 32,
+                    Ordering::Relaxed,
+                );
             }
         }
         Ok(())

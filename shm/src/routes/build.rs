@@ -44,7 +44,11 @@ impl Trie {
     /// The trie of prefixes in the order of [`normalize`], which the recursion relies on: a prefix stands before those
     /// it covers.
     pub(super) fn build<K: Key>(prefixes: &[Prefix<K>]) -> Trie {
-        let first_bits = prefixes.len().checked_ilog2().unwrap_or(0).min(K::FIRST_BITS_MAX);
+        let first_bits = prefixes
+            .len()
+            .checked_ilog2()
+            .unwrap_or(0)
+            .min(K::FIRST_BITS_MAX);
         let mut trie = Trie {
             first_bits,
             first: vec![0; 1 << first_bits],
@@ -72,7 +76,8 @@ impl Trie {
     /// Room for nodes side by side; gives the first one's number.
     fn reserve<K: Key>(&mut self, count: usize) -> u32 {
         let number = self.nodes.len() / K::NODE_WORDS;
-        self.nodes.resize(self.nodes.len() + count * K::NODE_WORDS, 0);
+        self.nodes
+            .resize(self.nodes.len() + count * K::NODE_WORDS, 0);
         number as u32
     }
 
@@ -109,13 +114,22 @@ impl Trie {
         let runs = self.push_leaves(inherited, &slots, children);
         let first_child = self.reserve::<K>(groups.len());
         let mut words = Vec::with_capacity(K::NODE_WORDS);
-        words.extend([children, runs, u64::from(first_child) | u64::from(first_leaf) << 32]);
+        words.extend([
+            children,
+            runs,
+            u64::from(first_child) | u64::from(first_leaf) << 32,
+        ]);
         first.address.path_words(depth, &mut words);
         let start = node as usize * K::NODE_WORDS;
         self.nodes[start..start + K::NODE_WORDS].copy_from_slice(&words);
 
         for (child, (slot, inside)) in groups.into_iter().enumerate() {
-            self.fill(first_child + child as u32, inside, depth + STRIDE, slots[slot]);
+            self.fill(
+                first_child + child as u32,
+                inside,
+                depth + STRIDE,
+                slots[slot],
+            );
         }
     }
 
@@ -137,7 +151,10 @@ impl Trie {
 }
 
 /// The prefixes at the front for which `same` holds, and the others.
-fn split<K: Key>(prefixes: &[Prefix<K>], same: impl Fn(&Prefix<K>) -> bool) -> (&[Prefix<K>], &[Prefix<K>]) {
+fn split<K: Key>(
+    prefixes: &[Prefix<K>],
+    same: impl Fn(&Prefix<K>) -> bool,
+) -> (&[Prefix<K>], &[Prefix<K>]) {
     let end = prefixes.iter().position(|prefix| !same(prefix));
     prefixes.split_at(end.unwrap_or(prefixes.len()))
 }

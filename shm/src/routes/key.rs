@@ -133,7 +133,10 @@ mod tests {
         assert_eq!(v4.first(8), 0x80);
         assert!(!v4.differs(0, 0) && v4.differs(0, 1));
         assert!(!v4.differs(0x8000_0000, 30) && v4.differs(0x8000_0000, 31));
-        assert_eq!((v4.masked(0), v4.masked(31), v4.masked(32)), (0, 0x8000_0002, v4));
+        assert_eq!(
+            (v4.masked(0), v4.masked(31), v4.masked(32)),
+            (0, 0x8000_0002, v4)
+        );
 
         let v6 = u128::from(v4) << 96 | 3;
         assert_eq!(v6.stride(0), 0b10_0000);

@@ -49,7 +49,9 @@ fn covers(route: &Route, address: IpAddr) -> bool {
 /// Longest prefix, the last one of equals.
 fn oracle(routes: &[Route], address: IpAddr) -> Option<PeerSlot> {
     let covering = routes.iter().filter(|route| covers(route, address));
-    covering.max_by_key(|route| route.length).map(|route| route.peer)
+    covering
+        .max_by_key(|route| route.length)
+        .map(|route| route.peer)
 }
 
 /// What the table must list.
@@ -57,20 +59,25 @@ fn distinct(routes: &[Route]) -> Vec<Route> {
     let mut last = HashMap::new();
     for route in routes {
         let (address, v6) = bits(route.address);
-        let masked = address & u128::MAX.checked_shl(128 - u32::from(route.length)).unwrap_or(0);
+        let masked = address
+            & u128::MAX
+                .checked_shl(128 - u32::from(route.length))
+                .unwrap_or(0);
         last.insert((v6, masked, route.length), route.peer);
     }
     let mut listed: Vec<_> = last.into_iter().collect();
     listed.sort_by_key(|(prefix, _)| *prefix);
-    let listed = listed.into_iter().map(|((v6, address, length), peer)| Route {
-        address: if v6 {
-            Ipv6Addr::from(address).into()
-        } else {
-            Ipv4Addr::from((address >> 96) as u32).into()
-        },
-        length,
-        peer,
-    });
+    let listed = listed
+        .into_iter()
+        .map(|((v6, address, length), peer)| Route {
+            address: if v6 {
+                Ipv6Addr::from(address).into()
+            } else {
+                Ipv4Addr::from((address >> 96) as u32).into()
+            },
+            length,
+            peer,
+        });
     listed.collect()
 }
 
@@ -87,13 +94,25 @@ fn probes(routes: &[Route]) -> Vec<IpAddr> {
             IpAddr::V4(address) => {
                 let host = u32::MAX.checked_shr(route.length.into()).unwrap_or(0);
                 let (first, last) = (u32::from(address) & !host, u32::from(address) | host);
-                let around = [first, last, first.wrapping_sub(1), last.wrapping_add(1), u32::from(address)];
+                let around = [
+                    first,
+                    last,
+                    first.wrapping_sub(1),
+                    last.wrapping_add(1),
+                    u32::from(address),
+                ];
                 probes.extend(around.map(|probe| IpAddr::from(Ipv4Addr::from(probe))));
             }
             IpAddr::V6(address) => {
                 let host = u128::MAX.checked_shr(route.length.into()).unwrap_or(0);
                 let (first, last) = (u128::from(address) & !host, u128::from(address) | host);
-                let around = [first, last, first.wrapping_sub(1), last.wrapping_add(1), u128::from(address)];
+                let around = [
+                    first,
+                    last,
+                    first.wrapping_sub(1),
+                    last.wrapping_add(1),
+                    u128::from(address),
+                ];
                 probes.extend(around.map(|probe| IpAddr::from(Ipv6Addr::from(probe))));
             }
         }
@@ -118,17 +137,40 @@ fn small_tables() -> Result<(), Error> {
     check(&[])?;
     check(&[route("0.0.0.0/0", 1)?])?;
     check(&[route("::/0", 1)?])?;
-    check(&[route("0.0.0.0/0", 0)?, route("::/0", 1)?, route("10.0.0.0/8", 2)?, route("10.0.0.1/32", 3)?])?;
+    check(&[
+        route("0.0.0.0/0", 0)?,
+        route("::/0", 1)?,
+        route("10.0.0.0/8", 2)?,
+        route("10.0.0.1/32", 3)?,
+    ])?;
     check(&[route("255.255.255.255/32", 1)?, route("0.0.0.0/32", 2)?])?;
-    check(&[route("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128", 1)?, route("::/128", 2)?, route("8000::/1", 3)?])?;
-    check(&[route("10.1.2.3/8", 1)?, route("10.3.2.1/8", 2)?, route("10.0.0.0/9", 3)?])?;
-    check(&[route("fd00::1/64", 1)?, route("fd00::2/128", 2)?, route("fd00::/8", 3)?, route("fd00::/65", 4)?])
+    check(&[
+        route("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128", 1)?,
+        route("::/128", 2)?,
+        route("8000::/1", 3)?,
+    ])?;
+    check(&[
+        route("10.1.2.3/8", 1)?,
+        route("10.3.2.1/8", 2)?,
+        route("10.0.0.0/9", 3)?,
+    ])?;
+    check(&[
+        route("fd00::1/64", 1)?,
+        route("fd00::2/128", 2)?,
+        route("fd00::/8", 3)?,
+        route("fd00::/65", 4)?,
+    ])
 }
 
 #[test]
 fn a_chain_of_all_lengths() -> Result<(), Error> {
     let v4 = (0..=32).map(|length| route(&format!("170.85.170.85/{length}"), length));
-    let v6 = (0..=128).map(|length| route(&format!("aaaa:5555:aaaa:5555:aaaa:5555:aaaa:5555/{length}"), length));
+    let v6 = (0..=128).map(|length| {
+        route(
+            &format!("aaaa:5555:aaaa:5555:aaaa:5555:aaaa:5555/{length}"),
+            length,
+        )
+    });
     let all: Result<Vec<_>, _> = v4.chain(v6).collect();
     check(&all?)
 }
@@ -163,10 +205,21 @@ fn an_arena_waits_for_its_readers() -> Result<(), Error> {
 #[test]
 fn more_routes_than_the_limit_are_refused() -> Result<(), Error> {
     let (_fds, mut writer, state) = tables(2)?;
-    let routes = [route("10.0.0.0/8", 1)?, route("10.0.0.0/8", 2)?, route("11.0.0.0/8", 1)?];
+    let routes = [
+        route("10.0.0.0/8", 1)?,
+        route("10.0.0.0/8", 2)?,
+        route("11.0.0.0/8", 1)?,
+    ];
     writer.publish_routes(&routes, |_| true)?;
-    let more = [route("10.0.0.0/8", 1)?, route("12.0.0.0/8", 2)?, route("11.0.0.0/8", 1)?];
-    assert_eq!(writer.publish_routes(&more, |_| true), Err(PublishError::Full));
+    let more = [
+        route("10.0.0.0/8", 1)?,
+        route("12.0.0.0/8", 2)?,
+        route("11.0.0.0/8", 1)?,
+    ];
+    assert_eq!(
+        writer.publish_routes(&more, |_| true),
+        Err(PublishError::Full)
+    );
     assert_eq!(state.routes().len(), 2);
     assert_eq!(state.routes().lookup_v4(0x0a00_0000), Some(PeerSlot(2)));
     Ok(())
@@ -174,10 +227,21 @@ fn more_routes_than_the_limit_are_refused() -> Result<(), Error> {
 
 /// Prefixes that are often near each other, so that they nest and fork.
 fn any_routes(count: usize) -> impl Strategy<Value = Vec<Route>> {
-    let v4 = (prop_oneof![any::<u32>(), 0_u32..0x400, (0_u32..0x400).prop_map(|bits| bits << 20)], 0_u8..=32)
+    let v4 = (
+        prop_oneof![
+            any::<u32>(),
+            0_u32..0x400,
+            (0_u32..0x400).prop_map(|bits| bits << 20)
+        ],
+        0_u8..=32,
+    )
         .prop_map(|(bits, length)| (IpAddr::from(Ipv4Addr::from(bits)), length));
     let v6 = (
-        prop_oneof![any::<u128>(), 0_u128..0x400, (0_u128..0x400).prop_map(|bits| bits << 60 | 0xfd << 120)],
+        prop_oneof![
+            any::<u128>(),
+            0_u128..0x400,
+            (0_u128..0x400).prop_map(|bits| bits << 60 | 0xfd << 120)
+        ],
         prop_oneof![0_u8..=128, Just(64), Just(128)],
     )
         .prop_map(|(bits, length)| (IpAddr::from(Ipv6Addr::from(bits)), length));
@@ -247,7 +311,9 @@ fn many_routes() -> Result<(), Error> {
 fn a_reader_never_sees_two_tables_at_once() -> Result<(), Error> {
     let (_fds, mut writer, state) = tables(256)?;
     let table = |peer| -> Result<Vec<Route>, Error> {
-        (0..100).map(|i| route(&format!("10.{i}.0.0/16"), peer)).collect()
+        (0..100)
+            .map(|i| route(&format!("10.{i}.0.0/16"), peer))
+            .collect()
     };
     let tables: Result<Vec<_>, _> = (0..4).map(table).collect();
     let tables = tables?;

@@ -63,8 +63,12 @@ pub fn create(kind: SegmentKind, geometry: Geometry) -> Result<SegmentFds, Segme
 
     // A memfd has no name to open, but /proc/self/fd gives a second, independent description of the same file.
     let path = format!("/proc/self/fd/{}", writable.as_raw_fd());
-    let readable = open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
-        .map_err(|error| failed(kind, "open of /proc/self/fd", error))?;
+    let readable = open(
+        path.as_str(),
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )
+    .map_err(|error| failed(kind, "open of /proc/self/fd", error))?;
     // Born 0777: without this a child could open its read-only descriptor again for writing through /proc.
     fchmod(&writable, Mode::S_IRUSR).map_err(|error| failed(kind, "fchmod", error))?;
     Ok(SegmentFds { writable, readable })
@@ -81,6 +85,8 @@ fn mark_absent(segment: &Segment) -> Result<(), SegmentError> {
 
 fn sealing(error: memfd::Error) -> io::Error {
     match error {
-        memfd::Error::Create(source) | memfd::Error::AddSeals(source) | memfd::Error::GetSeals(source) => source,
+        memfd::Error::Create(source)
+        | memfd::Error::AddSeals(source)
+        | memfd::Error::GetSeals(source) => source,
     }
 }

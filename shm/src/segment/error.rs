@@ -27,7 +27,9 @@ pub enum SegmentError {
         source: io::Error,
     },
     /// There is too little memory for what the segment needs from the start.
-    #[error("{segment} segment: no memory for {bytes} bytes ({source}): lower the limits or raise the memory limit")]
+    #[error(
+        "{segment} segment: no memory for {bytes} bytes ({source}): lower the limits or raise the memory limit"
+    )]
     NoMemory {
         /// The segment's name.
         segment: &'static str,

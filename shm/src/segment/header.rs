@@ -74,7 +74,11 @@ impl Header {
     }
 
     /// Checks every word of the header, which may be anything; gives the geometry and regions, computed anew.
-    pub(super) fn verify(&self, kind: SegmentKind, bytes: u64) -> Result<(Geometry, Vec<Region>), SegmentError> {
+    pub(super) fn verify(
+        &self,
+        kind: SegmentKind,
+        bytes: u64,
+    ) -> Result<(Geometry, Vec<Region>), SegmentError> {
         let check = |what, word: &AtomicU64, expected, remedy| {
             let found = word.load(Ordering::Relaxed);
             if found == expected {
@@ -91,7 +95,12 @@ impl Header {
         check("the magic", &self.magic, MAGIC, NOT_OURS)?;
         check("the ABI version", &self.abi, ABI_VERSION.into(), VERSION)?;
         check("the layout hash", &self.layout, LAYOUT_HASH, VERSION)?;
-        check("the kind", &self.kind, kind as u64, "descriptors are mixed up")?;
+        check(
+            "the kind",
+            &self.kind,
+            kind as u64,
+            "descriptors are mixed up",
+        )?;
         check("the size", &self.bytes, bytes, DAMAGED)?;
 
         let number = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -101,8 +110,18 @@ impl Header {
             number(&self.routes).try_into().unwrap_or(0),
         )?;
         let regions = regions(kind, &geometry);
-        check("the number of lanes", &self.lanes, geometry.lanes.into(), DAMAGED)?;
-        check("the number of regions", &self.region_count, regions.len() as u64, DAMAGED)?;
+        check(
+            "the number of lanes",
+            &self.lanes,
+            geometry.lanes.into(),
+            DAMAGED,
+        )?;
+        check(
+            "the number of regions",
+            &self.region_count,
+            regions.len() as u64,
+            DAMAGED,
+        )?;
         check("the size", &self.bytes, end(&regions), DAMAGED)?;
         for (entry, region) in self.regions.iter().zip(&regions) {
             let name = name_words(region);

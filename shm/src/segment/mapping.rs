@@ -37,7 +37,11 @@ struct Inner {
 
 impl Segment {
     /// Maps a segment after checking that it is what it should be. The descriptor may be closed after that.
-    pub fn attach(fd: BorrowedFd<'_>, kind: SegmentKind, access: Access) -> Result<Segment, SegmentError> {
+    pub fn attach(
+        fd: BorrowedFd<'_>,
+        kind: SegmentKind,
+        access: Access,
+    ) -> Result<Segment, SegmentError> {
         let bytes = sealed_size(fd, kind)?;
         let mapping = Mapping::new(fd, kind, bytes, access)?;
         let (geometry, regions) = mapping.header().verify(kind, bytes)?;
@@ -46,7 +50,10 @@ impl Segment {
         }
         let grows = regions.iter().any(|region| !region.from_start);
         let fd = if access == Access::ReadWrite && grows {
-            Some(fd.try_clone_to_owned().map_err(|source| failed(kind, "dup", source))?)
+            Some(
+                fd.try_clone_to_owned()
+                    .map_err(|source| failed(kind, "dup", source))?,
+            )
         } else {
             None
         };
@@ -141,9 +148,16 @@ impl Segment {
     }
 
     /// Allocates the memory of a piece of a region, in bytes from its start, so that using it can't fail.
-    pub(crate) fn allocate(&self, name: &'static str, offset: u64, bytes: u64) -> Result<(), SegmentError> {
+    pub(crate) fn allocate(
+        &self,
+        name: &'static str,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<(), SegmentError> {
         let region = self.region(name)?;
-        let within = offset.checked_add(bytes).is_some_and(|end| end <= region.bytes());
+        let within = offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= region.bytes());
         let (Some(fd), true) = (&self.inner.fd, within) else {
             return Err(SegmentError::ReadOnly {
                 segment: self.inner.kind.as_str(),
@@ -193,7 +207,11 @@ pub(super) fn allocate(
     }
 }
 
-pub(super) fn failed(kind: SegmentKind, call: &'static str, source: impl Into<io::Error>) -> SegmentError {
+pub(super) fn failed(
+    kind: SegmentKind,
+    call: &'static str,
+    source: impl Into<io::Error>,
+) -> SegmentError {
     SegmentError::System {
         segment: kind.as_str(),
         call,
@@ -214,9 +232,15 @@ fn sealed_size(fd: BorrowedFd<'_>, kind: SegmentKind) -> Result<u64, SegmentErro
     // A descriptor that knows no seals has none.
     let seals = fcntl(fd, FcntlArg::F_GET_SEALS).unwrap_or(0);
     if !SealFlag::from_bits_truncate(seals).contains(wanted) {
-        return Err(not_ours("the set of seals", seals as u64, wanted.bits() as u64));
+        return Err(not_ours(
+            "the set of seals",
+            seals as u64,
+            wanted.bits() as u64,
+        ));
     }
-    let size = fstat(fd).map_err(|error| failed(kind, "fstat", error))?.st_size;
+    let size = fstat(fd)
+        .map_err(|error| failed(kind, "fstat", error))?
+        .st_size;
     let bytes = u64::try_from(size).unwrap_or(0);
     if bytes < PAGE {
         return Err(not_ours("the size", bytes, PAGE));

@@ -18,7 +18,10 @@ impl<T: ?Sized> View<T> {
 
 impl<T: ?Sized> View<T> {
     /// A view of a part, which keeps the whole alive.
-    pub(crate) fn project<U: ?Sized>(&self, part: impl FnOnce(&T) -> Option<&U>) -> Option<View<U>> {
+    pub(crate) fn project<U: ?Sized>(
+        &self,
+        part: impl FnOnce(&T) -> Option<&U>,
+    ) -> Option<View<U>> {
         // The signature lets `part` give nothing but what is borrowed from its argument (or lives for ever).
         let target = NonNull::from(part(self)?);
         Some(View {

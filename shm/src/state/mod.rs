@@ -49,7 +49,9 @@ impl State {
             expected: "state",
         };
         let routes = Routes::new(
-            control.project(|control| Some(&control.routes)).ok_or_else(missing)?,
+            control
+                .project(|control| Some(&control.routes))
+                .ok_or_else(missing)?,
             [segment.table("routes_0")?, segment.table("routes_1")?],
         );
         Ok(State {

@@ -74,7 +74,12 @@ pub(super) fn path_from_words(words: &[u64; 8]) -> Option<PeerPath> {
 
 pub(super) fn peer_to_words(peer: &PeerRecord) -> [u64; 20] {
     let mut words = [0; 20];
-    let flags = VALID | if peer.has_preshared_key { PRESHARED_KEY } else { 0 };
+    let flags = VALID
+        | if peer.has_preshared_key {
+            PRESHARED_KEY
+        } else {
+            0
+        };
     words[0] = u64::from(peer.incarnation)
         | u64::from(peer.keepalive_seconds) << 32
         | flags << 48
@@ -111,7 +116,8 @@ pub(super) fn gateway_to_words(gateway: &GatewayRecord) -> [u64; 18] {
     words[0] = u64::from(gateway.listen_port)
         | u64::from(gateway.mtu) << 16
         | u64::from(gateway.fwmark) << 32;
-    words[1] = VALID | if gateway.link_up { LINK_UP } else { 0 } | u64::from(gateway.name.length) << 8;
+    words[1] =
+        VALID | if gateway.link_up { LINK_UP } else { 0 } | u64::from(gateway.name.length) << 8;
     words[2..6].copy_from_slice(&bytes_to_words::<4>(&gateway.public_key));
     words[6..14].copy_from_slice(&bytes_to_words::<8>(&gateway.name.bytes));
     words[14..18].copy_from_slice(&refusal_to_words(gateway.last_refusal));
@@ -151,7 +157,12 @@ fn refusal(words: [u64; 4]) -> Option<Refusal> {
     Some(Refusal {
         reason: RefusalReason::from_u8((rest >> 16) as u8)?,
         at_unix_ns,
-        from: socket_address([high, low], rest >> 24 & 1 == 1, rest as u16, (rest >> 32) as u32),
+        from: socket_address(
+            [high, low],
+            rest >> 24 & 1 == 1,
+            rest as u16,
+            (rest >> 32) as u32,
+        ),
     })
 }
 
@@ -206,7 +217,10 @@ fn socket_address(words: [u64; 2], v6: bool, port: u16, scope: u32) -> SocketAdd
 fn bytes_to_words<const N: usize>(bytes: &[u8]) -> [u64; N] {
     let mut words = [0; N];
     for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        *word = chunk
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte));
     }
     words
 }
@@ -239,13 +253,18 @@ mod tests {
     }
 
     fn any_refusal() -> impl Strategy<Value = Option<Refusal>> {
-        proptest::option::of((0..RefusalReason::ALL.len(), any::<u64>(), any_socket_address()).prop_map(
-            |(reason, at_unix_ns, from)| Refusal {
-                reason: RefusalReason::ALL[reason],
-                at_unix_ns,
-                from,
-            },
-        ))
+        proptest::option::of(
+            (
+                0..RefusalReason::ALL.len(),
+                any::<u64>(),
+                any_socket_address(),
+            )
+                .prop_map(|(reason, at_unix_ns, from)| Refusal {
+                    reason: RefusalReason::ALL[reason],
+                    at_unix_ns,
+                    from,
+                }),
+        )
     }
 
     proptest! {

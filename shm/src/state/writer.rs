@@ -40,7 +40,9 @@ impl StateWriter {
     pub fn set_gateway(&mut self, gateway: &GatewayRecord) {
         let control = &self.reader.control;
         control.gateway.write(&records::gateway_to_words(gateway));
-        control.interface_mtu.store(gateway.mtu.into(), Ordering::Relaxed);
+        control
+            .interface_mtu
+            .store(gateway.mtu.into(), Ordering::Relaxed);
     }
 
     /// Writes a peer's record. A slot beyond the limit is nobody's: nothing happens.
@@ -72,7 +74,11 @@ impl StateWriter {
     /// Replaces all routes at once. `passed` says whether every worker has passed an epoch:
     /// [`Rings::workers_passed`](crate::rings::Rings::workers_passed). Of equal prefixes the last one wins. Gives the
     /// new epoch: whoever has passed it sees the former routes no more.
-    pub fn publish_routes(&mut self, routes: &[Route], passed: impl Fn(u64) -> bool) -> Result<u64, PublishError> {
+    pub fn publish_routes(
+        &mut self,
+        routes: &[Route],
+        passed: impl Fn(u64) -> bool,
+    ) -> Result<u64, PublishError> {
         let next = self.reader.epoch().wrapping_add(1);
         self.arenas.publish(routes, next, passed)?;
         Ok(self.advance_epoch())
@@ -142,7 +148,8 @@ mod tests {
     #[test]
     fn readers_see_what_the_writer_wrote() -> Result {
         let fds = create(SegmentKind::State, Geometry::new(4, 8, 16)?)?;
-        let writable = Segment::attach(fds.writable.as_fd(), SegmentKind::State, Access::ReadWrite)?;
+        let writable =
+            Segment::attach(fds.writable.as_fd(), SegmentKind::State, Access::ReadWrite)?;
         let readable = Segment::attach(fds.readable.as_fd(), SegmentKind::State, Access::ReadOnly)?;
         assert!(StateWriter::attach(&readable).is_err());
         let mut writer = StateWriter::attach(&writable)?;
