@@ -5,15 +5,15 @@
 //! Text forms are those of `wg`: base64 in files and on the command line, hex in
 //! the UAPI. In serde a key is base64 text for people and bytes for machines.
 
+mod text;
+
 use std::fmt;
 use std::str::FromStr;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
-use serde::ser::{Serialize, Serializer};
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use text::{base64_decode, base64_encode, hex_decode, hex_encode};
 
 /// Length of every key, in bytes.
 pub const KEY_LEN: usize = 32;
@@ -76,7 +76,7 @@ impl PublicKey {
 
     /// The key in base64, as `wg` prints it.
     pub fn to_base64(&self) -> String {
-        STANDARD.encode(self.0)
+        base64_encode(&self.0)
     }
 
     /// The key in hex, as the UAPI has it.
@@ -134,7 +134,7 @@ impl PrivateKey {
 
     /// The key in base64, as `wg` prints it.
     pub fn to_base64(&self) -> Zeroizing<String> {
-        Zeroizing::new(STANDARD.encode(self.secret))
+        Zeroizing::new(base64_encode(&self.secret))
     }
 
     /// The key in hex, as the UAPI has it.
@@ -184,7 +184,7 @@ impl PresharedKey {
 
     /// The key in base64, as `wg` prints it.
     pub fn to_base64(&self) -> Zeroizing<String> {
-        Zeroizing::new(STANDARD.encode(self.0))
+        Zeroizing::new(base64_encode(&self.0))
     }
 
     /// The key in hex, as the UAPI has it.
@@ -267,267 +267,5 @@ impl FromStr for PresharedKey {
     }
 }
 
-impl Serialize for PublicKey {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serialize(&self.0, serializer)
-    }
-}
-
-impl Serialize for PrivateKey {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serialize(&self.secret, serializer)
-    }
-}
-
-impl Serialize for PresharedKey {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serialize(&self.0, serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for PublicKey {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PublicKey, D::Error> {
-        Ok(PublicKey(*deserialize(deserializer)?))
-    }
-}
-
-impl<'de> Deserialize<'de> for PrivateKey {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PrivateKey, D::Error> {
-        Ok(PrivateKey::from_bytes(&*deserialize(deserializer)?))
-    }
-}
-
-impl<'de> Deserialize<'de> for PresharedKey {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PresharedKey, D::Error> {
-        Ok(PresharedKey(*deserialize(deserializer)?))
-    }
-}
-
-/// A key on its way from text into its type, wiped when it arrived.
-type Bytes = Zeroizing<[u8; KEY_LEN]>;
-
-fn serialize<S: Serializer>(key: &[u8; KEY_LEN], serializer: S) -> Result<S::Ok, S::Error> {
-    if serializer.is_human_readable() {
-        serializer.serialize_str(&Zeroizing::new(STANDARD.encode(key)))
-    } else {
-        key.serialize(serializer)
-    }
-}
-
-fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
-    struct Base64;
-
-    impl Visitor<'_> for Base64 {
-        type Value = Bytes;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a key in base64")
-        }
-
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Bytes, E> {
-            base64_decode(text).map_err(E::custom)
-        }
-    }
-
-    if deserializer.is_human_readable() {
-        deserializer.deserialize_str(Base64)
-    } else {
-        <[u8; KEY_LEN]>::deserialize(deserializer)
-            .map(Zeroizing::new)
-            .map_err(D::Error::custom)
-    }
-}
-
-/// Strict: one text for each key, so `=` must be there and stray bits must not.
-fn base64_decode(text: &str) -> Result<Bytes, KeyError> {
-    if text.len() != BASE64_LEN {
-        return Err(KeyError::Base64Length(text.chars().count()));
-    }
-    // The decoder wants room for what 44 characters could hold: one byte more than a key.
-    let mut decoded = Zeroizing::new([0; KEY_LEN + 1]);
-    let length = STANDARD
-        .decode_slice(text, &mut decoded[..])
-        .map_err(|_| KeyError::Base64)?;
-    if length != KEY_LEN {
-        return Err(KeyError::Base64);
-    }
-    let mut key = Bytes::default();
-    key.copy_from_slice(&decoded[..KEY_LEN]);
-    Ok(key)
-}
-
-fn hex_encode(key: &[u8; KEY_LEN]) -> String {
-    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
-    let mut text = String::with_capacity(HEX_LEN);
-    for byte in key {
-        text.push(digit(byte >> 4));
-        text.push(digit(byte & 15));
-    }
-    text
-}
-
-fn hex_decode(text: &str) -> Result<Bytes, KeyError> {
-    if text.len() != HEX_LEN {
-        return Err(KeyError::HexLength(text.chars().count()));
-    }
-    let digit = |byte: u8| char::from(byte).to_digit(16).ok_or(KeyError::Hex);
-    let mut key = Bytes::default();
-    for (byte, pair) in key.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
-    }
-    Ok(key)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const PRIVATE: &str = "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=";
-    const PUBLIC: &str = "HIgo9xNzJMWLKASShiTqIybxZ0U3wGLiUeJ1PKf8ykw=";
-
-    #[test]
-    fn a_private_key_has_the_public_key_that_wg_says() {
-        // echo $PRIVATE | wg pubkey
-        let key: PrivateKey = PRIVATE.parse().unwrap();
-        assert_eq!(key.to_base64().as_str(), PRIVATE);
-        assert_eq!(PublicKey::from(&key).to_string(), PUBLIC);
-    }
-
-    #[test]
-    fn base64_is_strict() {
-        let good = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
-        assert!(PublicKey::from_base64(good).is_ok());
-        for (bad, error) in [
-            ("", KeyError::Base64Length(0)),
-            (&good[..43], KeyError::Base64Length(43)),
-            (
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n",
-                KeyError::Base64Length(45),
-            ),
-            // Stray bits, no padding, too much of it, other alphabets.
-            (
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB=",
-                KeyError::Base64,
-            ),
-            (
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-                KeyError::Base64,
-            ),
-            (
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA==",
-                KeyError::Base64,
-            ),
-            (
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA-=",
-                KeyError::Base64,
-            ),
-            (
-                "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAé",
-                KeyError::Base64Length(44),
-            ),
-        ] {
-            match PublicKey::from_base64(bad) {
-                Err(found) => assert!(found == error || bad.contains('é'), "{bad:?}: {found:?}"),
-                Ok(_) => panic!("{bad:?} is no key"),
-            }
-        }
-    }
-
-    #[test]
-    fn hex_is_64_digits_of_either_case() {
-        let text = "00ff".repeat(16);
-        let key = PublicKey::from_hex(&text).unwrap();
-        assert_eq!(key.to_hex(), text);
-        assert_eq!(PublicKey::from_hex(&text.to_uppercase()).unwrap(), key);
-        assert_eq!(
-            PublicKey::from_hex(&text[1..]).unwrap_err(),
-            KeyError::HexLength(63)
-        );
-        assert_eq!(
-            PublicKey::from_hex(&text.replace('0', "g")).unwrap_err(),
-            KeyError::Hex
-        );
-        assert_eq!(
-            PublicKey::from_hex(&text.replace("00", "+1")).unwrap_err(),
-            KeyError::Hex
-        );
-    }
-
-    #[test]
-    fn secrets_are_not_shown() {
-        let private: PrivateKey = PRIVATE.parse().unwrap();
-        assert_eq!(format!("{private:?}"), "PrivateKey(redacted)");
-        assert_eq!(
-            format!("{:?}", PresharedKey::default()),
-            "PresharedKey(redacted)"
-        );
-        for error in [KeyError::Base64, KeyError::Hex, KeyError::Base64Length(3)] {
-            assert!(!error.to_string().contains(PRIVATE));
-        }
-    }
-
-    #[test]
-    fn generated_keys_are_clamped_and_differ() {
-        let (a, b) = (
-            PrivateKey::generate().unwrap(),
-            PrivateKey::generate().unwrap(),
-        );
-        assert_ne!(a, b);
-        assert_eq!(a.as_bytes()[0] & 7, 0);
-        assert_eq!(a.as_bytes()[31] & 0xc0, 0x40);
-        assert!(PresharedKey::default().is_zero());
-        assert!(!PresharedKey::generate().unwrap().is_zero());
-    }
-
-    #[test]
-    fn serde_has_text_for_people_and_bytes_for_machines() {
-        #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
-        struct Keys {
-            private: PrivateKey,
-            public: PublicKey,
-            preshared: PresharedKey,
-        }
-        let private: PrivateKey = PRIVATE.parse().unwrap();
-        let public = private.public();
-        let keys = Keys {
-            private,
-            public,
-            preshared: PresharedKey::from_bytes([9; 32]),
-        };
-        let text = toml::to_string(&keys).unwrap();
-        assert!(text.contains(PRIVATE) && text.contains(PUBLIC));
-        assert_eq!(toml::from_str::<Keys>(&text).unwrap(), keys);
-        assert!(toml::from_str::<Keys>(&text.replace(PUBLIC, "short")).is_err());
-        let settings = bincode::config::standard();
-        let bytes = bincode::serde::encode_to_vec(&keys, settings).unwrap();
-        assert_eq!(bytes.len(), 96);
-        let (read, _) = bincode::serde::decode_from_slice::<Keys, _>(&bytes, settings).unwrap();
-        assert_eq!(read, keys);
-    }
-
-    proptest! {
-        #[test]
-        fn every_key_survives_its_text(bytes: [u8; 32]) {
-            let key = PublicKey::from_bytes(bytes);
-            prop_assert_eq!(PublicKey::from_base64(&key.to_base64()).unwrap(), key);
-            prop_assert_eq!(PublicKey::from_hex(&key.to_hex()).unwrap(), key);
-            let key = PresharedKey::from_bytes(bytes);
-            prop_assert_eq!(PresharedKey::from_base64(&key.to_base64()).unwrap(), key.clone());
-            prop_assert_eq!(PresharedKey::from_hex(&key.to_hex()).unwrap(), key);
-        }
-
-        #[test]
-        fn no_text_panics(text in ".{0,70}") {
-            let _ = PublicKey::from_base64(&text);
-            let _ = PrivateKey::from_hex(&text);
-        }
-
-        #[test]
-        fn text_that_is_read_is_the_text_that_is_written(text in "[A-Za-z0-9+/]{43}=") {
-            if let Ok(key) = PublicKey::from_base64(&text) {
-                prop_assert_eq!(key.to_base64(), text);
-            }
-        }
-    }
-}
+mod tests;
