@@ -1,0 +1,189 @@
+//! `up`, `down` and `reload`: what changes a gateway.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ringway_proto::config;
+use ringway_proto::control::Request;
+
+use crate::cli::{NameArgs, ReloadArgs, UpArgs};
+use crate::control;
+use crate::error::{Failure, Outcome};
+use crate::names;
+use crate::runtime::Runtime;
+
+/// Starts a gateway, or with `--check` says what that would do.
+pub(crate) fn up(arguments: &UpArgs) -> Outcome {
+    let source = names::resolve(&arguments.file, Path::new(names::CONFIGURATION))?;
+    if arguments.check {
+        return check(&source);
+    }
+    let daemon = find_daemon()?;
+    let mut command = Command::new(&daemon);
+    command.args(daemon_arguments(arguments, &source));
+    // In the daemon's place: its exit code, its signals and its one line of error are the command's own.
+    let why = command.exec();
+    Err(Failure::Failed(format!(
+        "up {}: {}: {why}",
+        source.interface,
+        daemon.display()
+    )))
+}
+
+/// Stops a gateway.
+pub(crate) fn down(runtime: &Runtime, arguments: &NameArgs) -> Outcome {
+    names::check(&arguments.name).map_err(Failure::Usage)?;
+    control::change(runtime, &arguments.name, &Request::Stop, "down")
+}
+
+/// Has a gateway read its file again.
+pub(crate) fn reload(runtime: &Runtime, arguments: &ReloadArgs) -> Outcome {
+    names::check(&arguments.name).map_err(Failure::Usage)?;
+    let request = Request::Reload {
+        keep_runtime: arguments.keep_runtime,
+    };
+    control::change(runtime, &arguments.name, &request, "reload")
+}
+
+/// `ringwayd`: beside this very binary, or else in PATH.
+pub(crate) fn find_daemon() -> Outcome<PathBuf> {
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|own| Some(own.parent()?.join("ringwayd")))
+        .filter(|path| path.is_file());
+    if let Some(path) = beside {
+        return Ok(path);
+    }
+    find_program("ringwayd").ok_or_else(|| {
+        Failure::failed("ringwayd is neither beside ringway nor in PATH: install both, or add its directory to PATH")
+    })
+}
+
+/// A program in PATH or in the directories that only root's PATH has.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|candidate| candidate.is_file())
+}
+
+fn check(source: &names::Source) -> Outcome {
+    let loaded =
+        config::load_with_warnings(&source.path).map_err(|why| Failure::Failed(why.to_string()))?;
+    for warning in &loaded.warnings {
+        eprintln!("ringway: warning: {warning}");
+    }
+    println!(
+        "ringway up {} would, for the interface {}:",
+        source.path.display(),
+        source.interface
+    );
+    print!("{}", config::check(&loaded.config, &source.interface));
+    Ok(())
+}
+
+/// Flags only: the daemon itself reads the environment, which gives way to flags, and the file, which gives way to
+/// both.
+fn daemon_arguments(arguments: &UpArgs, source: &names::Source) -> Vec<OsString> {
+    let mut all: Vec<OsString> = Vec::new();
+    let mut flag = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            all.push(name.into());
+            all.push(value.into());
+        }
+    };
+    flag(
+        "--workers",
+        arguments.workers.as_ref().map(ToString::to_string),
+    );
+    flag("--shards", arguments.shards.map(|count| count.to_string()));
+    flag("--cpus", arguments.cpus.as_ref().map(ToString::to_string));
+    flag("--poll", arguments.poll.map(|mode| mode.to_string()));
+    if arguments.foreground {
+        all.push("-f".into());
+    }
+    all.push("--config".into());
+    all.push(absolute(&source.path).into());
+    all.push(source.interface.clone().into());
+    all
+}
+
+/// The daemon changes its directory, and reads the file again on a reload.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command as Subcommand};
+
+    fn arguments(line: &[&str]) -> Vec<OsString> {
+        let Subcommand::Up(up) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("not up");
+        };
+        let source = names::resolve(&up.file, Path::new("/nonexistent")).unwrap();
+        daemon_arguments(&up, &source)
+    }
+
+    #[test]
+    fn flags_go_to_the_daemon_as_they_are() {
+        let line = [
+            "ringway",
+            "up",
+            "/x/wg0.conf",
+            "--workers",
+            "4",
+            "--shards",
+            "8",
+            "--cpus",
+            "0-3",
+            "--poll",
+            "busy",
+            "-f",
+        ];
+        let expected = [
+            "--workers",
+            "4",
+            "--shards",
+            "8",
+            "--cpus",
+            "0-3",
+            "--poll",
+            "busy",
+            "-f",
+            "--config",
+            "/x/wg0.conf",
+            "wg0",
+        ];
+        assert_eq!(arguments(&line), expected);
+        assert_eq!(
+            arguments(&["ringway", "up", "/x/wg0.toml"]),
+            ["--config", "/x/wg0.toml", "wg0"]
+        );
+    }
+
+    #[test]
+    fn a_bad_value_is_refused_before_the_daemon_runs() {
+        for line in [
+            ["ringway", "up", "a.conf", "--workers", "many"],
+            ["ringway", "up", "a.conf", "--workers", "0"],
+            ["ringway", "up", "a.conf", "--shards", "3"],
+            ["ringway", "up", "a.conf", "--shards", "128"],
+            ["ringway", "up", "a.conf", "--cpus", "x"],
+            ["ringway", "up", "a.conf", "--poll", "often"],
+        ] {
+            assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_relative_path_becomes_absolute() {
+        assert!(Path::new(&arguments(&["ringway", "up", "wg0.conf"])[1]).is_absolute());
+    }
+}
