@@ -247,15 +247,15 @@ impl Worker {
         let commands = &mut self.parts.inlets.commands;
         let mut taken = 0;
         while taken < COMMANDS {
-            let command = match commands.pop(Command::decode) {
-                Popped::Record(Some(command)) => command,
-                Popped::Record(None) | Popped::Corrupt => {
-                    self.parts.ctx.tally.drop(DropReason::RingCorrupt);
-                    continue;
-                }
-                Popped::Empty => break,
-            };
+            let popped = commands.pop(Command::decode);
+            if matches!(popped, Popped::Empty) {
+                break;
+            }
             taken += 1;
+            let Popped::Record(Some(command)) = popped else {
+                self.parts.ctx.tally.drop(DropReason::RingCorrupt);
+                continue;
+            };
             match command {
                 Command::SessionReady { peer } => self.egress.session_ready(peer),
                 Command::DropStaged { peer } => self.egress.drop_staged(&mut self.parts.ctx, peer),

@@ -1,1 +1,8 @@
-//! A whole worker in process.
+//! A whole worker in process: real segments, UDP on loopback, socket pairs in place of the TUN.
+
+mod errors;
+mod events;
+mod harness;
+mod hostile;
+mod lifecycle;
+mod traffic;
