@@ -1,1 +1,8 @@
-//! The core without processes.
+//! The core without processes: real segments, and `ringway_proto` as the other end.
+
+mod bench;
+mod configuration;
+mod exchange;
+mod load;
+mod rig;
+mod uapi_server;

@@ -242,7 +242,7 @@ mod tests {
         for key in 0..1000 {
             wheel.set(key, Instant(u64::from(key) * 1_000_000_000));
         }
-        let mut fired = drain(&mut wheel, 500_000_000_000);
+        let mut fired = drain(&mut wheel, 500_000_000_000 + TICK);
         fired.sort_unstable();
         assert_eq!(fired, (0..=500).collect::<Vec<_>>());
         assert_eq!(drain(&mut wheel, 2_000_000_000_000).len(), 499);
