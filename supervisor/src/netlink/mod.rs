@@ -11,7 +11,6 @@ mod rule;
 pub(crate) mod watch;
 
 pub(crate) use link::{LinkState, Whereabouts};
-pub(crate) use route::Hop;
 pub(crate) use rule::Rule;
 
 use netlink_packet_core::{

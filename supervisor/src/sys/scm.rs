@@ -40,11 +40,6 @@ impl Packets {
         Packets(fd)
     }
 
-    /// The descriptor, to be handed to a child.
-    pub(crate) fn into_fd(self) -> OwnedFd {
-        self.0
-    }
-
     /// Makes sends and receives return `WouldBlock` instead of waiting.
     pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
         super::set_nonblocking(self.0.as_fd())
