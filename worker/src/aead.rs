@@ -89,10 +89,7 @@ impl Key for PortableKey {
             return;
         };
         let (text, tag) = buffer.split_at_mut(length);
-        match self
-            .0
-            .encrypt_in_place_detached(&nonce.into(), data, text)
-        {
+        match self.0.encrypt_in_place_detached(&nonce.into(), data, text) {
             Ok(made) => tag.copy_from_slice(&made),
             // Only for more than 256 GiB of text.
             Err(_) => buffer.fill(0),

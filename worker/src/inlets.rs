@@ -19,7 +19,11 @@ pub(crate) struct Inlet {
 }
 
 impl Inlets {
-    pub(crate) fn new(rings: &Rings, slot: WorkerSlot, workers: u8) -> Result<Inlets, SegmentError> {
+    pub(crate) fn new(
+        rings: &Rings,
+        slot: WorkerSlot,
+        workers: u8,
+    ) -> Result<Inlets, SegmentError> {
         let mut packets = vec![Inlet::new(rings, RingId::FromMeta { to: slot })?];
         for from in (0..workers).map(WorkerSlot).filter(|from| *from != slot) {
             packets.push(Inlet::new(rings, RingId::Handover { from, to: slot })?);

@@ -7,6 +7,8 @@
 //! The path of a packet: `tun` reads → `path::tx` looks up and seals → `udp` sends; and
 //! `path::rx` receives, opens and checks → `tun` writes. `worker` is the loop around both.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod aead;
 mod clock;
 pub mod control;

@@ -139,7 +139,12 @@ impl Reports {
     }
 
     /// Passes a handshake datagram on to meta.
-    pub(crate) fn pass_to_meta(&mut self, header: &PacketHeader, datagram: &[u8], tally: &mut Tally) {
+    pub(crate) fn pass_to_meta(
+        &mut self,
+        header: &PacketHeader,
+        datagram: &[u8],
+        tally: &mut Tally,
+    ) {
         let pushed = self
             .to_meta
             .push(PacketHeader::KIND, &[&header.encode(), datagram]);

@@ -125,14 +125,12 @@ pub(crate) fn assemble(fds: WorkerFds, settings: WorkerSettings) -> Result<Worke
     };
     let worker_bells: Vec<Doorbell> = bells.take(workers.into()).collect();
     let doorbell = match worker_bells.get(slot.index()) {
-        Some(bell) => Doorbell::from_fd(
-            bell.as_fd()
-                .try_clone_to_owned()
-                .map_err(|error| WorkerError::System {
-                    what: "duplicate the doorbell",
-                    error,
-                })?,
-        ),
+        Some(bell) => Doorbell::from_fd(bell.as_fd().try_clone_to_owned().map_err(|error| {
+            WorkerError::System {
+                what: "duplicate the doorbell",
+                error,
+            }
+        })?),
         None => return Err(WorkerError::Settings("a doorbell is missing".to_owned())),
     };
     let inlets = Inlets::new(&tables.rings, slot, workers).map_err(named("rings"))?;

@@ -63,7 +63,10 @@ impl Tables {
     }
 
     /// The first peer whose endpoint `matches`, looked for in all of them: for rare events only.
-    pub(crate) fn find_peer(&self, matches: impl Fn(&PeerPath) -> bool) -> Option<(PeerSlot, PeerPath)> {
+    pub(crate) fn find_peer(
+        &self,
+        matches: impl Fn(&PeerPath) -> bool,
+    ) -> Option<(PeerSlot, PeerPath)> {
         (0..self.state.peer_high_water().min(self.geometry.peers))
             .map(PeerSlot)
             .find_map(|peer| {

@@ -33,7 +33,12 @@ pub(super) enum Fit {
 }
 
 /// How a packet of `length` bytes goes to a peer.
-pub(super) fn fit(length: usize, inner: Option<&Inner>, path: &PeerPath, interface_mtu: usize) -> Fit {
+pub(super) fn fit(
+    length: usize,
+    inner: Option<&Inner>,
+    path: &PeerPath,
+    interface_mtu: usize,
+) -> Fit {
     let v6_outside = path
         .endpoint
         .is_some_and(|endpoint| endpoint.remote.is_ipv6());
@@ -140,28 +145,60 @@ mod tests {
     #[test]
     fn an_unknown_path_takes_what_the_interface_gives() {
         let path = path("192.0.2.7:1", 0);
-        assert_eq!(fit(100, Some(&inner(false, true)), &path, 1420), Fit::Padded(112));
-        assert_eq!(fit(1419, Some(&inner(false, true)), &path, 1420), Fit::Padded(1420));
+        assert_eq!(
+            fit(100, Some(&inner(false, true)), &path, 1420),
+            Fit::Padded(112)
+        );
+        assert_eq!(
+            fit(1419, Some(&inner(false, true)), &path, 1420),
+            Fit::Padded(1420)
+        );
     }
 
     #[test]
     fn a_narrow_path_refuses_cuts_or_fragments_outside() {
         let v4 = path("192.0.2.7:1", 1280);
         let v6 = path("[2001:db8::7]:1", 1280);
-        assert_eq!(fit(1220, Some(&inner(false, true)), &v4, 1420), Fit::Padded(1220));
-        assert_eq!(fit(1215, Some(&inner(false, true)), &v4, 1420), Fit::Padded(1216));
-        assert_eq!(fit(1221, Some(&inner(false, true)), &v4, 1420), Fit::Refuse(1220));
-        assert_eq!(fit(1221, Some(&inner(false, false)), &v4, 1420), Fit::Cut(1220));
-        assert_eq!(fit(1201, Some(&inner(false, true)), &v6, 1420), Fit::Refuse(1200));
+        assert_eq!(
+            fit(1220, Some(&inner(false, true)), &v4, 1420),
+            Fit::Padded(1220)
+        );
+        assert_eq!(
+            fit(1215, Some(&inner(false, true)), &v4, 1420),
+            Fit::Padded(1216)
+        );
+        assert_eq!(
+            fit(1221, Some(&inner(false, true)), &v4, 1420),
+            Fit::Refuse(1220)
+        );
+        assert_eq!(
+            fit(1221, Some(&inner(false, false)), &v4, 1420),
+            Fit::Cut(1220)
+        );
+        assert_eq!(
+            fit(1201, Some(&inner(false, true)), &v6, 1420),
+            Fit::Refuse(1200)
+        );
         // IPv6 inside can't go below 1280 bytes.
-        assert_eq!(fit(1280, Some(&inner(true, true)), &v4, 1420), Fit::Outside(1280));
-        assert_eq!(fit(1281, Some(&inner(true, true)), &v4, 1420), Fit::Refuse(1280));
+        assert_eq!(
+            fit(1280, Some(&inner(true, true)), &v4, 1420),
+            Fit::Outside(1280)
+        );
+        assert_eq!(
+            fit(1281, Some(&inner(true, true)), &v4, 1420),
+            Fit::Refuse(1280)
+        );
     }
 
     #[test]
     fn no_padding_past_the_path() {
         for length in 0..1300 {
-            if let Fit::Padded(padded) = fit(length, Some(&inner(false, true)), &path("192.0.2.7:1", 1300), 1420) {
+            if let Fit::Padded(padded) = fit(
+                length,
+                Some(&inner(false, true)),
+                &path("192.0.2.7:1", 1300),
+                1420,
+            ) {
                 assert!(padded >= length && padded <= 1240);
             }
         }

@@ -20,7 +20,6 @@ use ringway_shm::messages::{Event, PacketHeader};
 use ringway_shm::segment::SHARDS_MAX;
 use ringway_shm::state::{Endpoint, PeerPath};
 use ringway_shm::sync::Ordering;
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
@@ -143,10 +142,9 @@ impl Ingress {
             .receive(socket, &mut self.buffer, STRIDE, ROOM, BATCH, note);
         match result {
             Ok(count) if count == BATCH => Filled::Part,
-            Ok(_) => Filled::All,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Filled::All,
-            // An error of an earlier datagram (ICMP), told once and then gone: read on.
-            Err(_) => Filled::Part,
+            // Empty, or an error of an earlier datagram (ICMP), told once and then gone: what
+            // waits behind it is reported again.
+            Ok(_) | Err(_) => Filled::All,
         }
     }
 
@@ -259,7 +257,8 @@ impl Ingress {
         if !window.accept(header.counter) {
             return ctx.tally.drop(DropReason::Replay);
         }
-        let same = matches!(run, Some(run) if run.lane == lane && run.local_index == header.receiver);
+        let same =
+            matches!(run, Some(run) if run.lane == lane && run.local_index == header.receiver);
         if !same {
             let begun = Run {
                 lane,
@@ -365,7 +364,9 @@ fn endpoint(header: &PacketHeader) -> Endpoint {
 fn same_endpoint(known: &Endpoint, seen: &Endpoint) -> bool {
     let remote = match (known.remote, seen.remote) {
         (SocketAddr::V6(one), SocketAddr::V6(other)) => {
-            one.ip() == other.ip() && one.port() == other.port() && one.scope_id() == other.scope_id()
+            one.ip() == other.ip()
+                && one.port() == other.port()
+                && one.scope_id() == other.scope_id()
         }
         (one, other) => one == other,
     };
@@ -390,7 +391,10 @@ impl Context {
         self.tally.keepalives_received += run.empty;
         self.received(peer, &path, run.packets > run.empty);
         self.confirm(lane, local_index, &path);
-        if !path.endpoint.is_some_and(|known| same_endpoint(&known, &run.from)) {
+        if !path
+            .endpoint
+            .is_some_and(|known| same_endpoint(&known, &run.from))
+        {
             let event = Event::Roamed {
                 lane,
                 local_index,

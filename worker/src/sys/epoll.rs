@@ -66,9 +66,7 @@ pub(crate) fn wait(
         tv_sec: timeout.as_secs().min(1 << 30) as libc::time_t,
         tv_nsec: timeout.subsec_nanos() as libc::c_long,
     });
-    let limit_pointer = limit
-        .as_ref()
-        .map_or(std::ptr::null(), std::ptr::from_ref);
+    let limit_pointer = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: `reports` is valid for writes of `room` events, the timespec lives to the end of
     // the function, and a null signal mask (of size 0) leaves the mask alone.
     let mut count = unsafe {
@@ -88,12 +86,7 @@ pub(crate) fn wait(
         });
         // SAFETY: as above.
         count = i64::from(unsafe {
-            libc::epoll_wait(
-                epoll.as_raw_fd(),
-                reports.as_mut_ptr(),
-                room,
-                milliseconds,
-            )
+            libc::epoll_wait(epoll.as_raw_fd(), reports.as_mut_ptr(), room, milliseconds)
         });
     }
     if count < 0 {

@@ -258,7 +258,9 @@ mod tests {
             })
             .collect();
         let mut sender = Sender::new(16);
-        let sent = sender.send(from.as_fd(), false, &buffer, &datagrams).unwrap();
+        let sent = sender
+            .send(from.as_fd(), false, &buffer, &datagrams)
+            .unwrap();
         assert_eq!(sent, 10);
 
         let mut receiver = Receiver::new(16);
@@ -274,7 +276,7 @@ mod tests {
             assert_eq!(received.length, i + 1);
             assert_eq!(received.source, Some(from.local_addr().unwrap()));
             assert!(!received.truncated);
-            assert_eq!(room[i * 32..i * 32 + i + 1], buffer[i * 10..i * 10 + i + 1]);
+            assert_eq!(room[i * 32..][..=i], buffer[i * 10..][..=i]);
         }
     }
 

@@ -25,7 +25,7 @@ fn an_icmp_error_of_one_datagram_loses_no_other() {
         left.to_tun(0, &packet);
         left.turns();
         right.turns();
-        assert_eq!(right.from_tun(0), [packet]);
+        assert_eq!(right.written(0), [packet]);
     }
     assert_eq!(left.drops(DropReason::SocketSend), 0);
 }
@@ -47,7 +47,7 @@ fn a_source_address_that_went_away_is_left_out() {
     }
     left.turns();
     right.turns();
-    assert_eq!(right.from_tun(0), packets);
+    assert_eq!(right.written(0), packets);
     assert_eq!(left.all_drops(), 0);
 }
 

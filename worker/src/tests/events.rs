@@ -25,7 +25,10 @@ fn the_responder_reports_confirmation_once_and_the_new_address() {
         lane: LANE,
         local_index,
     };
-    assert_eq!(events.iter().filter(|event| **event == confirmed).count(), 1);
+    assert_eq!(
+        events.iter().filter(|event| **event == confirmed).count(),
+        1
+    );
     let roamed = events.iter().find_map(|event| match event {
         Event::Roamed { endpoint, .. } => Some(*endpoint),
         _ => None,
@@ -47,7 +50,7 @@ fn the_responder_reports_confirmation_once_and_the_new_address() {
     right.to_tun(0, &ipv4(RIGHT, LEFT, 1, true, &payload(20)));
     right.turns();
     left.turns();
-    assert_eq!(left.from_tun(0).len(), 1);
+    assert_eq!(left.written(0).len(), 1);
 }
 
 #[test]
@@ -97,7 +100,11 @@ fn a_lane_is_cleaned_on_command_and_that_is_told() {
 #[test]
 fn an_old_session_is_told_and_then_refused() {
     let (mut left, mut right) = two();
-    let age = |seconds: u64| crate::clock::boot_time().0.saturating_sub(seconds * 1_000_000_000);
+    let age = |seconds: u64| {
+        crate::clock::boot_time()
+            .0
+            .saturating_sub(seconds * 1_000_000_000)
+    };
     let republish = |gateway: &mut super::harness::Gateway, born_ns| {
         let mut keys = gateway.keys.reader().read(LANE).unwrap();
         keys.born_ns = born_ns;
@@ -119,7 +126,7 @@ fn an_old_session_is_told_and_then_refused() {
     };
     assert_eq!(left.events(0), [due]);
     right.turns();
-    assert_eq!(right.from_tun(0).len(), 1);
+    assert_eq!(right.written(0).len(), 1);
 
     republish(&mut left, age(181));
     left.to_tun(0, &packet);
@@ -134,7 +141,7 @@ fn an_old_session_is_told_and_then_refused() {
     left.command(0, Command::SessionReady { peer: PEER });
     left.turns();
     right.turns();
-    assert!(right.from_tun(0).is_empty());
+    assert!(right.written(0).is_empty());
     assert_eq!(right.drops(DropReason::KeyExpired), 1);
 }
 

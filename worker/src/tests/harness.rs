@@ -3,9 +3,7 @@
 use crate::control::{self, FromWorker, GroupInfo, Received, ToWorker};
 use crate::run::{WorkerFds, WorkerSettings, assemble};
 use crate::worker::Worker;
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt,
-};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
 use ringway_proto::config::PollMode;
 use ringway_shm::counters::DropReason;
 use ringway_shm::doorbell::Doorbell;
@@ -86,7 +84,9 @@ impl Gateway {
         for slot in 0..workers {
             views.prepare_slot(WorkerSlot(slot), workers).unwrap();
         }
-        let bells: Vec<OwnedFd> = (0..3 + workers).map(|_| Doorbell::create().unwrap()).collect();
+        let bells: Vec<OwnedFd> = (0..3 + workers)
+            .map(|_| Doorbell::create().unwrap())
+            .collect();
         let (near, tun): (Vec<_>, Vec<_>) = (0..shards).map(|_| pair()).unzip();
         let mut fds = Vec::new();
         let mut control = Vec::new();
@@ -189,7 +189,12 @@ impl Gateway {
     }
 
     /// Sets a peer up: its way, and its allowed IPs as the only ones besides those of `others`.
-    pub(super) fn peer(&mut self, peer: PeerSlot, path: &PeerPath, routes: &[(&str, u8, PeerSlot)]) {
+    pub(super) fn peer(
+        &mut self,
+        peer: PeerSlot,
+        path: &PeerPath,
+        routes: &[(&str, u8, PeerSlot)],
+    ) {
         self.state.set_path(peer, path);
         let record = ringway_shm::state::PeerRecord {
             incarnation: path.incarnation,
@@ -223,7 +228,7 @@ impl Gateway {
     }
 
     /// Takes what a worker wrote to a TUN queue.
-    pub(super) fn from_tun(&self, shard: usize) -> Vec<Vec<u8>> {
+    pub(super) fn written(&self, shard: usize) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         let mut buffer = vec![0; 70_000];
         while let Ok(length) = nix::unistd::read(&self.tun[shard], &mut buffer) {
@@ -389,10 +394,25 @@ pub(super) const LEFT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 pub(super) const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// An IPv4 packet with a payload that counts.
-pub(super) fn ipv4(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, dont_fragment: bool, payload: &[u8]) -> Vec<u8> {
+pub(super) fn ipv4(
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    protocol: u8,
+    dont_fragment: bool,
+    payload: &[u8],
+) -> Vec<u8> {
     let mut packet = vec![0x45, 0];
     packet.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
-    packet.extend_from_slice(&[0x12, 0x34, if dont_fragment { 0x40 } else { 0 }, 0, 64, protocol, 0, 0]);
+    packet.extend_from_slice(&[
+        0x12,
+        0x34,
+        if dont_fragment { 0x40 } else { 0 },
+        0,
+        64,
+        protocol,
+        0,
+        0,
+    ]);
     packet.extend_from_slice(&from.octets());
     packet.extend_from_slice(&to.octets());
     let sum: u32 = packet

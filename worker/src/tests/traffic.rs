@@ -23,8 +23,8 @@ fn packets_cross_two_gateways_in_both_directions() {
         right.to_tun(0, &back);
         right.turns();
         left.turns();
-        assert_eq!(right.from_tun(0), [there]);
-        assert_eq!(left.from_tun(0), [back]);
+        assert_eq!(right.written(0), [there]);
+        assert_eq!(left.written(0), [back]);
     }
     assert_eq!(left.all_drops() + right.all_drops(), 0);
     let (sent, received) = (left.rings.traffic(PEER), right.rings.traffic(PEER));
@@ -51,7 +51,7 @@ fn many_packets_keep_their_order_over_several_turns() {
         left.turns();
         right.turns();
     }
-    assert_eq!(right.from_tun(0), expected);
+    assert_eq!(right.written(0), expected);
     assert_eq!(left.lanes.send_counter(LaneSlot(5)), 1_000);
 }
 
@@ -68,7 +68,7 @@ fn packets_wait_for_a_session_and_leave_in_order() {
         left.turns();
     }
     right.turns();
-    assert!(right.from_tun(0).is_empty());
+    assert!(right.written(0).is_empty());
     let need = Event::NeedHandshake {
         peer: PEER,
         incarnation: 7,
@@ -80,7 +80,7 @@ fn packets_wait_for_a_session_and_leave_in_order() {
     left.command(0, Command::SessionReady { peer: PEER });
     left.turns();
     right.turns();
-    assert_eq!(right.from_tun(0), packets);
+    assert_eq!(right.written(0), packets);
     assert_eq!(left.all_drops(), 0);
 }
 
@@ -99,13 +99,14 @@ fn a_newer_packet_does_not_overtake_those_that_wait() {
     left.to_tun(0, &new);
     left.turns();
     right.turns();
-    assert_eq!(right.from_tun(0), [old, new]);
+    assert_eq!(right.written(0), [old, new]);
 }
 
 #[test]
 fn what_waits_goes_when_meta_gives_up_or_too_much_waits() {
     let (mut left, right) = two();
-    left.state.set_path(PEER, &path(Some(right.address(0)), None));
+    left.state
+        .set_path(PEER, &path(Some(right.address(0)), None));
     for _ in 0..130 {
         left.to_tun(0, &ipv4(LEFT, RIGHT, 1, true, b"waits"));
     }
@@ -128,8 +129,16 @@ fn a_datagram_on_the_wrong_shard_is_handed_over() {
     left.keys.publish(lane, &one);
     right.keys.publish(lane, &other);
     let (here, there) = (left.address(0), right.address(0));
-    left.peer(PEER, &path(Some(there), Some(lane)), &[("10.0.0.2", 32, PEER)]);
-    right.peer(PEER, &path(Some(here), Some(lane)), &[("10.0.0.1", 32, PEER)]);
+    left.peer(
+        PEER,
+        &path(Some(there), Some(lane)),
+        &[("10.0.0.2", 32, PEER)],
+    );
+    right.peer(
+        PEER,
+        &path(Some(here), Some(lane)),
+        &[("10.0.0.1", 32, PEER)],
+    );
 
     let packets: Vec<_> = [10, 1400, 9_000]
         .map(|length| ipv4(LEFT, RIGHT, 1, true, &payload(length)))
@@ -139,8 +148,8 @@ fn a_datagram_on_the_wrong_shard_is_handed_over() {
     }
     left.turns();
     right.turns();
-    assert_eq!(right.from_tun(1), packets);
-    assert!(right.from_tun(0).is_empty());
+    assert_eq!(right.written(1), packets);
+    assert!(right.written(0).is_empty());
     let count = |slot| right.rings.counters(WorkerSlot(slot));
     assert_eq!(count(0).handed_over.load(Ordering::Relaxed), 3);
     assert_eq!(count(1).taken_over.load(Ordering::Relaxed), 3);
@@ -165,7 +174,7 @@ fn a_keepalive_is_sealed_on_command() {
     let counters = right.rings.counters(WorkerSlot(0));
     assert_eq!(counters.keepalives_received.load(Ordering::Relaxed), 1);
     assert_eq!(left.lanes.send_counter(lane), 1);
-    assert!(right.from_tun(0).is_empty());
+    assert!(right.written(0).is_empty());
     let activity = right.lanes.activity(PEER);
     assert_ne!(activity.last_received.load(Ordering::Relaxed), 0);
     assert_eq!(activity.last_data_received.load(Ordering::Relaxed), 0);
@@ -179,7 +188,7 @@ fn a_narrow_path_answers_or_cuts() {
     left.state.set_path(PEER, &narrow);
     left.to_tun(0, &ipv4(LEFT, RIGHT, 17, true, &payload(1000)));
     left.turns();
-    let answers = left.from_tun(0);
+    let answers = left.written(0);
     assert_eq!(answers.len(), 1);
     // ICMP, destination unreachable, fragmentation needed; the MTU that fits: 576 - 60.
     assert_eq!((answers[0][9], answers[0][20], answers[0][21]), (1, 3, 4));
@@ -189,9 +198,30 @@ fn a_narrow_path_answers_or_cuts() {
     left.to_tun(0, &ipv4(LEFT, RIGHT, 17, false, &payload(1000)));
     left.turns();
     right.turns();
-    let pieces = right.from_tun(0);
+    let pieces = right.written(0);
     assert!(pieces.len() >= 2);
     assert!(pieces.iter().all(|piece| piece.len() <= 516));
-    let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece[20..].to_vec()).collect();
+    let bytes: Vec<u8> = pieces
+        .iter()
+        .flat_map(|piece| piece[20..].to_vec())
+        .collect();
     assert_eq!(bytes, payload(1000));
+}
+
+#[test]
+fn packets_that_go_nowhere_use_nothing_up() {
+    let (mut left, mut right) = two();
+    let lost = ipv4(LEFT, "192.0.2.1".parse().unwrap(), 1, true, &payload(9_000));
+    for _ in 0..20 {
+        for _ in 0..10 {
+            left.to_tun(0, &lost);
+        }
+        left.turns();
+    }
+    assert_eq!(left.drops(DropReason::NoRoute), 200);
+    let packet = ipv4(LEFT, RIGHT, 1, true, &payload(9_000));
+    left.to_tun(0, &packet);
+    left.turns();
+    right.turns();
+    assert_eq!(right.written(0), [packet]);
 }

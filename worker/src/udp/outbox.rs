@@ -249,7 +249,10 @@ impl Outbox {
                 continue;
             }
             let mtu = error.info.min(u32::from(u16::MAX)) as u16;
-            let remote = self.datagrams.get(self.next).map(|datagram| datagram.remote);
+            let remote = self
+                .datagrams
+                .get(self.next)
+                .map(|datagram| datagram.remote);
             let own = match (about, remote, error.destination) {
                 // The kernel's own refusals name no port.
                 (Some(via), Some(remote), Some(named)) if remote.ip() == named.ip() => Some(via),
