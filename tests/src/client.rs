@@ -28,11 +28,14 @@ pub struct Client {
     macs: MacMaker,
     pending: Option<InitiatorHandshake>,
     session: Option<Session>,
+    /// The one before: what was under way, or sealed before the new one was confirmed, still opens.
+    previous: Option<Session>,
     /// Cookie replies taken so far.
     pub cookies: usize,
 }
 
 struct Session {
+    local_index: u32,
     keys: SessionKeys,
     remote_index: u32,
     counter: u64,
@@ -74,6 +77,7 @@ impl Client {
             macs: MacMaker::new(&gateway_key),
             pending: None,
             session: None,
+            previous: None,
             cookies: 0,
         }
     }
@@ -198,7 +202,9 @@ impl Client {
         };
         match handshake.receive_response(&self.psk, message) {
             Ok((keys, remote_index)) => {
+                self.previous = self.session.take();
                 self.session = Some(Session {
+                    local_index: message.receiver,
                     keys,
                     remote_index,
                     counter: 0,
@@ -216,10 +222,14 @@ impl Client {
     }
 
     fn open(&self, bytes: &mut [u8]) -> Option<Vec<u8>> {
-        let session = self.session.as_ref()?;
+        let index = u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?);
+        let known = [self.session.as_ref(), self.previous.as_ref()];
+        let session = known
+            .into_iter()
+            .flatten()
+            .find(|session| session.local_index == index)?;
         let counter = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
-        let (header, body) = bytes.split_at_mut(DataHeader::LEN);
-        debug_assert_eq!(header.len(), 16);
+        let (_, body) = bytes.split_at_mut(DataHeader::LEN);
         let at = body.len().checked_sub(16)?;
         let (packet, tag) = body.split_at_mut(at);
         ChaCha20Poly1305::new((&session.keys.receive).into())

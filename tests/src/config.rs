@@ -1,6 +1,9 @@
 //! Keys and files in the formats of `wg`.
 
 use std::fmt::Write;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use ringway_proto::keys::{PresharedKey, PrivateKey};
 
@@ -89,4 +92,10 @@ pub fn wg_file(private_key: &str, listen_port: Option<u16>, peers: &[PeerSection
         text.push_str(&peer.text());
     }
     text
+}
+
+/// Writes a file that holds keys: for its owner alone.
+pub fn write_private(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
 }

@@ -29,7 +29,7 @@ pub fn ask(interface: &str, request: &str) -> std::io::Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// The `errno` of an answer.
+/// The `errno` of an answer, without its sign: daemons send it negative, the specification has it positive.
 ///
 /// # Panics
 /// If there is none.
@@ -37,6 +37,7 @@ pub fn errno(answer: &str) -> i32 {
     answer
         .lines()
         .find_map(|line| line.strip_prefix("errno="))
-        .and_then(|value| value.parse().ok())
+        .and_then(|value| value.parse::<i32>().ok())
+        .map(i32::abs)
         .unwrap_or_else(|| panic!("an answer without errno: {answer:?}"))
 }

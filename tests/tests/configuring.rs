@@ -103,7 +103,7 @@ fn an_allowed_ip_moves_to_the_peer_that_claims_it_last() {
     tunnel.set(&format!("peer {other} allowed-ips 10.1.0.0/16"));
     assert_eq!(tunnel.show_peer("allowed-ips", &one), ["10.0.0.0/8"]);
     assert_eq!(tunnel.show_peer("allowed-ips", &other), ["10.1.0.0/16"]);
-    tunnel.set(&format!("peer {other} allowed-ips "));
+    tunnel.feed(&["peer", &other, "allowed-ips", ""], "");
     assert_eq!(tunnel.show_peer("allowed-ips", &other), ["(none)"]);
 }
 

@@ -28,15 +28,23 @@ fn exchange(peer: Implementation, role: Role, outside: Family, psk: bool) {
     ours.set(&format!("listen-port {PORT}"));
     theirs.set(&format!("listen-port {PORT}"));
 
+    let key = if psk {
+        config::preshared_key()
+    } else {
+        String::new()
+    };
+    // All at once: boringtun takes no second message about a peer.
     let connect = |from: &Tunnel, to: &Tunnel, host: u8, endpoint: Option<IpAddr>| {
-        from.set(&format!(
-            "peer {} allowed-ips 10.9.0.{host}/32,fd00:9::{host}/128",
-            to.keys.public
-        ));
-        if let Some(address) = endpoint {
-            let endpoint = SocketAddr::new(address, PORT);
-            from.set(&format!("peer {} endpoint {endpoint}", to.keys.public));
+        let allowed = format!("10.9.0.{host}/32,fd00:9::{host}/128");
+        let endpoint = endpoint.map(|address| SocketAddr::new(address, PORT).to_string());
+        let mut words = vec!["peer", &to.keys.public, "allowed-ips", &allowed];
+        if let Some(endpoint) = &endpoint {
+            words.extend(["endpoint", endpoint]);
         }
+        if psk {
+            words.extend(["preshared-key", "/dev/stdin"]);
+        }
+        from.feed(&words, &key);
     };
     let towards = |role_of: Role, address| (role == role_of).then_some(address);
     connect(
@@ -51,17 +59,6 @@ fn exchange(peer: Implementation, role: Role, outside: Family, psk: bool) {
         1,
         towards(RingwayResponds, pair.at_a.address(outside)),
     );
-    if psk {
-        let key = config::preshared_key();
-        ours.feed(
-            &["peer", &theirs.keys.public, "preshared-key", "/dev/stdin"],
-            &key,
-        );
-        theirs.feed(
-            &["peer", &ours.keys.public, "preshared-key", "/dev/stdin"],
-            &key,
-        );
-    }
     ours.up(&["10.9.0.1/24", "fd00:9::1/64"]);
     theirs.up(&["10.9.0.2/24", "fd00:9::2/64"]);
 

@@ -12,7 +12,7 @@ use ringway_tests::process::{self, Process};
 use ringway_tests::topology::{Family, Pair};
 use ringway_tests::tunnel::Implementation::{Ringway, WireguardGo};
 use ringway_tests::tunnel::Tunnel;
-use ringway_tests::{binaries, gateway, traffic, uapi, wait};
+use ringway_tests::{binaries, config, gateway, traffic, uapi, wait};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -116,14 +116,11 @@ fn the_same_name_or_port_a_second_time_is_refused_in_one_line() {
     let name = ringway_tests::names::interface();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join(format!("{name}.conf"));
-    std::fs::write(
-        &file,
-        format!(
-            "[Interface]\nPrivateKey = {}\nListenPort = 51820\n",
-            other.keys.private
-        ),
-    )
-    .unwrap();
+    let text = format!(
+        "[Interface]\nPrivateKey = {}\nListenPort = 51820\n",
+        other.keys.private
+    );
+    config::write_private(&file, &text);
     let said = namespace.attempt(&[
         binaries::ringway(),
         "up".into(),

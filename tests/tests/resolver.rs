@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringway_tests::config::KeyPair;
+use ringway_tests::config::{self, KeyPair};
 use ringway_tests::topology::Pair;
 use ringway_tests::tunnel::Implementation::WireguardGo;
 use ringway_tests::tunnel::Tunnel;
@@ -68,7 +68,7 @@ fn no_resolver_at_the_start_and_a_name_that_moves_later() {
          AllowedIPs = 10.9.0.3/32\nPersistentKeepalive = 1\n",
         ours.private, known.keys.public, pair.at_b.v4, named.keys.public
     );
-    std::fs::write(&path, text).unwrap();
+    config::write_private(&path, &text);
     let words = [
         binaries::ringway(),
         "up".into(),

@@ -55,12 +55,16 @@ fn a_stock_peer_moves_and_then_the_gateway() {
     pair.b.ip(&format!("address add 192.0.2.77/24 dev {port}"));
     pair.b
         .ip(&format!("address del {}/24 dev {port}", pair.at_b.v4));
+    // The peer's own idea of its address goes with the endpoint.
+    theirs.set(&format!("peer {} endpoint {endpoint}", ours.keys.public));
     theirs.ping(inside(1));
     wait::holds("the new address", LIMIT, || {
         known(&ours, &theirs).starts_with("192.0.2.77:")
     });
     ours.ping(inside(2));
 
+    // The old address goes for good: an answer sent there meanwhile would call the peer back.
+    pair.b.ip(&format!("address del 192.0.2.77/24 dev {port}"));
     let six = SocketAddr::new(pair.at_a.address(Family::V6), PORT);
     theirs.set(&format!("peer {} endpoint {six}", ours.keys.public));
     theirs.ping(inside(1));

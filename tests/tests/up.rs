@@ -40,11 +40,8 @@ impl<'a> File<'a> {
     }
 
     fn write(&self, text: &str) {
-        std::fs::write(
-            &self.path,
-            text.replace("DIRECTORY", self.directory.path().to_str().unwrap()),
-        )
-        .unwrap();
+        let directory = self.directory.path().to_str().unwrap();
+        config::write_private(&self.path, &text.replace("DIRECTORY", directory));
     }
 
     fn up(&self, arguments: &[&str]) -> Said {
