@@ -152,8 +152,8 @@ pub(crate) struct InterfaceChange {
     pub(crate) addresses: Vec<Prefix>,
     /// Its MTU; `None` leaves it as it is.
     pub(crate) mtu: Option<u16>,
-    /// The routes: every allowed IP of every peer.
-    pub(crate) routes: Vec<Prefix>,
+    // The routes are not here, since 130,000 of them fit no message: they are those of the `state`
+    // segment, which meta has published before it asks.
 }
 
 /// A privileged request that was done.

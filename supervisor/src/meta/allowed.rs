@@ -70,11 +70,6 @@ impl AllowedIps {
             .collect()
     }
 
-    /// Every prefix.
-    pub(crate) fn prefixes(&self) -> impl Iterator<Item = Prefix> + '_ {
-        self.owners.keys().copied()
-    }
-
     fn disown(&mut self, peer: PeerSlot, prefix: Prefix) {
         if let Some(set) = self.owned.get_mut(&peer) {
             set.remove(&prefix);

@@ -12,9 +12,10 @@ use super::resolve::Resolving;
 use super::transaction::preshared;
 use crate::channel::{FromMeta, Granted, InterfaceChange, Privileged, Refused, Start};
 use crate::helper::protocol::{Outcome, Work};
-use ringway_proto::config::{Config, Interface, Peer, Table};
+use ringway_proto::config::{Config, Interface, Peer};
 use ringway_proto::prefix::Prefix;
 use ringway_shm::ids::PeerSlot;
+use ringway_shm::routes::PublishError;
 use ringway_shm::state::Name;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(crate) struct Reload {
     config: Option<Box<Config>>,
     step: Step,
     waits: Option<u32>,
+    remark: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,8 @@ enum Step {
     Listen,
     Fwmark,
     Tables,
+    /// The workers' table is behind the peers' allowed IPs.
+    Routes,
     Interface,
 }
 
@@ -64,7 +68,7 @@ impl Core {
             return None;
         };
         self.job(JobPurpose::Reload, Work::ReadConfig { path }, FILE_LIMIT);
-        Some(Reload { id, keep_runtime, config: None, step: Step::Listen, waits: None })
+        Some(Reload { id, keep_runtime, config: None, step: Step::Listen, waits: None, remark: "" })
     }
 
     /// The supervisor wants the file written.
@@ -102,8 +106,8 @@ impl Core {
             endpoint: peer.endpoint.map(|endpoint| endpoint.remote.into()).or_else(|| peer.host.clone()),
             allowed_ips: self.allowed.of(peer.slot, None).collect(),
             persistent_keepalive: (peer.keepalive != 0).then_some(peer.keepalive),
-            peer_up: peer.peer_up.clone(),
-            peer_down: peer.peer_down.clone(),
+            peer_up: peer.up_command.clone(),
+            peer_down: peer.down_command.clone(),
         });
         self.config.with_runtime(&ringway_proto::config::Runtime {
             private_key: self.identity.as_ref().map(|identity| identity.private.clone()),
@@ -170,8 +174,8 @@ impl Core {
         let Some(peer) = self.peers.get_mut(slot) else { return };
         peer.runtime = false;
         peer.name.clone_from(&wanted.name);
-        peer.peer_up.clone_from(&wanted.peer_up);
-        peer.peer_down.clone_from(&wanted.peer_down);
+        peer.up_command.clone_from(&wanted.peer_up);
+        peer.down_command.clone_from(&wanted.peer_down);
         let elsewhere = peer.host != wanted.endpoint;
         if elsewhere {
             peer.host.clone_from(&wanted.endpoint);
@@ -231,6 +235,11 @@ impl Reload {
         self.step(core)
     }
 
+    /// Goes on after a wait for the workers. `true`: the reload has ended.
+    pub(crate) fn go_on(&mut self, core: &mut Core) -> bool {
+        self.step == Step::Routes && self.waits.is_none() && self.step(core)
+    }
+
     /// Goes on until something has to be waited for. `true`: the reload has ended.
     fn step(&mut self, core: &mut Core) -> bool {
         loop {
@@ -241,44 +250,40 @@ impl Reload {
                     self.step = Step::Fwmark;
                     if listens_elsewhere(before, after) {
                         let what = Privileged::Listen {
-                            port: after.listen_port.unwrap_or(0),
+                            port: after.listen_port.filter(|port| *port != 0).unwrap_or(core.gateway.listen_port),
                             addresses: after.listen_addresses.clone(),
                             device: after.bind_device.clone(),
                             fwmark: core.gateway.fwmark,
                         };
-                        core.automatic_port = after.listen_port.unwrap_or(0) == 0;
                         self.waits = Some(core.request(Purpose::Reload, what));
                     }
                 }
                 Step::Fwmark => {
                     self.step = Step::Tables;
-                    // A mark that a default route needed stays when the file names none.
-                    if before.fwmark != after.fwmark {
-                        self.waits = core.set_fwmark(Purpose::Reload, after.fwmark.unwrap_or(0));
+                    // Without one in the file, what a default route needs is the supervisor's choice.
+                    if let Some(mark) = after.fwmark {
+                        self.waits = core.set_fwmark(Purpose::Reload, mark);
                     }
                 }
                 Step::Tables => {
-                    self.step = Step::Interface;
-                    let remark = later(before, after);
-                    let config = Config::clone(config);
-                    let change = InterfaceChange {
-                        addresses: config.interface.addresses.clone(),
-                        mtu: config.interface.mtu,
-                        routes: Vec::new(),
-                    };
-                    if let Err(error) = core.apply(config, self.keep_runtime) {
+                    self.step = Step::Routes;
+                    self.remark = later(before, after);
+                    if let Err(error) = core.apply(Config::clone(config), self.keep_runtime) {
                         return self.fail(core, error.to_string());
                     }
-                    tracing::info!("configuration read again{remark}");
-                    let routes = match core.config.interface.table {
-                        Table::Off => Vec::new(),
-                        _ => core.allowed.prefixes().collect(),
-                    };
-                    let change = InterfaceChange { routes, ..change };
+                }
+                Step::Routes => {
+                    match core.publish_routes() {
+                        Ok(()) => self.step = Step::Interface,
+                        Err(PublishError::Busy) => return false,
+                        Err(PublishError::Full) => return self.fail(core, PublishError::Full.to_string()),
+                    }
+                    tracing::info!("configuration read again");
+                    let change = InterfaceChange { addresses: after.addresses.clone(), mtu: after.mtu };
                     self.waits = Some(core.request(Purpose::Reload, Privileged::Interface(change)));
                 }
                 Step::Interface => {
-                    core.done(self.id, Ok(String::new()));
+                    core.done(self.id, Ok(self.remark.to_owned()));
                     return true;
                 }
             }
@@ -294,13 +299,15 @@ impl Reload {
     }
 }
 
+/// Whether other sockets are needed. A file that names no port is content with the one there is.
 fn listens_elsewhere(before: &Interface, after: &Interface) -> bool {
-    before.listen_port.unwrap_or(0) != after.listen_port.unwrap_or(0)
+    let port = after.listen_port.filter(|port| *port != 0);
+    port.is_some_and(|port| before.listen_port != Some(port))
         || before.listen_addresses != after.listen_addresses
         || before.bind_device != after.bind_device
 }
 
-/// What a reload can't change, as the end of a sentence.
+/// What a reload can't change, for whoever asked for it.
 fn later(before: &Interface, after: &Interface) -> &'static str {
     let fixed = |interface: &Interface| {
         (interface.workers, interface.shards, interface.cpus.clone(), interface.poll, interface.limits, interface.table)
@@ -308,6 +315,6 @@ fn later(before: &Interface, after: &Interface) -> &'static str {
     if fixed(before) == fixed(after) {
         ""
     } else {
-        "; Workers, Shards, CPUs, Poll, Table and the limits take effect at the next start"
+        "Workers, Shards, CPUs, Poll, Table and the limits take effect at the next start"
     }
 }

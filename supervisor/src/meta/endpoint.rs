@@ -12,6 +12,9 @@ use std::time::Duration;
 /// A route is asked for again, when the peer shakes hands, at most this often.
 const ROUTE_AGE: Duration = Duration::from_secs(60);
 
+/// And of a peer that moves about at most this often; its next handshake asks for the last place.
+const ROAM_AGE: Duration = Duration::from_secs(1);
+
 impl Core {
     /// An authenticated handshake message came from here.
     pub(super) fn learn_endpoint(&mut self, slot: PeerSlot, source: Source) {
@@ -27,7 +30,7 @@ impl Core {
         }
         self.publish_path(slot);
         if moved {
-            self.ask_route(slot);
+            self.ask_route_unless(slot, ROAM_AGE);
         }
     }
 
@@ -109,10 +112,16 @@ impl Core {
 
     /// Asks again when the last answer is old.
     pub(super) fn refresh_route(&mut self, slot: PeerSlot) {
+        self.ask_route_unless(slot, ROUTE_AGE);
+    }
+
+    /// Asks unless that was done within `age`.
+    fn ask_route_unless(&mut self, slot: PeerSlot, age: Duration) {
         let now = self.now;
-        let old = self.peers.get(slot).is_some_and(|peer| {
-            peer.path.asked.is_none_or(|asked| now.since(asked) >= ROUTE_AGE)
-        });
+        let old = self
+            .peers
+            .get(slot)
+            .is_some_and(|peer| peer.path.asked.is_none_or(|asked| now.since(asked) >= age));
         if old {
             self.ask_route(slot);
         }
@@ -124,14 +133,14 @@ impl Core {
         slot: PeerSlot,
         incarnation: u32,
         destination: SocketAddr,
-        answer: Result<Granted, Refused>,
+        answer: &Result<Granted, Refused>,
     ) {
         let Some(peer) = self.peers.same(slot, incarnation) else { return };
         if peer.endpoint.map(|endpoint| endpoint.remote) != Some(destination) {
             return;
         }
         // No route: the datagrams themselves will tell.
-        let Ok(Granted::Route { mtu, own, .. }) = answer else { return };
+        let Ok(Granted::Route { mtu, own, .. }) = *answer else { return };
         let was_looped = std::mem::replace(&mut peer.looped, own);
         let changed = if own { false } else { peer.path.set_route(mtu) };
         if changed {

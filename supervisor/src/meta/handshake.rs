@@ -237,12 +237,9 @@ impl Core {
             return self.dropped(DropReason::UnderLoad);
         };
         let (timestamp, remote_index) = (received.timestamp, received.remote_index);
-        let (response, keys) = match received.respond(&peer.preshared_key, index) {
-            Ok(made) => made,
-            Err(_) => {
-                self.lanes.retire(lane);
-                return self.dropped(DropReason::BadHandshake);
-            }
+        let Ok((response, keys)) = received.respond(&peer.preshared_key, index) else {
+            self.lanes.retire(lane);
+            return self.dropped(DropReason::BadHandshake);
         };
         let unconfirmed = peer.sessions.next.is_some();
         peer.unconfirmed = if unconfirmed { peer.unconfirmed + 1 } else { 0 };

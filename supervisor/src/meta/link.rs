@@ -79,7 +79,7 @@ impl Helper {
 
     /// Reads what has come.
     pub(crate) fn receive(&mut self) -> Vec<HelperAnswer> {
-        let mut chunk = Zeroizing::new([0; 64 * 1024]);
+        let mut chunk = Zeroizing::new(vec![0; 64 * 1024]);
         let mut answers = Vec::new();
         while !self.ended {
             match self.stream.read(&mut chunk[..]) {

@@ -12,6 +12,7 @@ mod change;
 mod core;
 mod endpoint;
 mod events;
+mod flood;
 mod handshake;
 mod interface;
 mod jobs;

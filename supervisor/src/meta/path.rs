@@ -43,7 +43,7 @@ impl PathMtu {
 
     /// Another endpoint: nothing is known.
     pub(crate) fn reset(&mut self) {
-        *self = PathMtu::default();
+        *self = PathMtu { asked: self.asked, ..PathMtu::default() };
     }
 
     /// Forgets what is too old. `false`: nothing.

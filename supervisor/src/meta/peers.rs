@@ -40,9 +40,9 @@ pub(crate) struct Peer {
     /// Persistent keepalive in seconds; 0: none.
     pub(crate) keepalive: u16,
     /// Command to run when its first session is there.
-    pub(crate) peer_up: Option<String>,
+    pub(crate) up_command: Option<String>,
     /// Command to run when its keys are gone.
-    pub(crate) peer_down: Option<String>,
+    pub(crate) down_command: Option<String>,
     /// Made by `wg set` and not in the file.
     pub(crate) runtime: bool,
     /// Puts MACs on what is sent to it.
@@ -75,7 +75,7 @@ pub(crate) struct Peer {
     pub(crate) roamed: (u64, u64),
     /// Its endpoint is routed into this very tunnel.
     pub(crate) looped: bool,
-    /// It has, or had until its keys go, a session; its `peer_up` ran.
+    /// It has, or had until its keys go, a session; its command ran.
     pub(crate) up: bool,
 }
 
@@ -159,8 +159,8 @@ impl PeerTable {
             host: None,
             resolving: Resolving::default(),
             keepalive: 0,
-            peer_up: None,
-            peer_down: None,
+            up_command: None,
+            down_command: None,
             runtime: false,
             macs: MacMaker::new(&public_key),
             pending: None,

@@ -3,6 +3,7 @@
 use super::apply::Reload;
 use super::change::LimitReached;
 use super::core::{Core, Parts};
+use super::flood::Flood;
 use super::jobs::JobPurpose;
 use super::link::{Helper, Supervisor};
 use super::requests::Purpose;
@@ -90,6 +91,7 @@ struct Loop {
     watched: Vec<Option<EpollFlags>>,
     helper_watched: EpollFlags,
     tidied: Instant,
+    flood: Flood,
 }
 
 impl Loop {
@@ -143,6 +145,7 @@ impl Loop {
             watched: Vec::new(),
             helper_watched: EpollFlags::EPOLLIN,
             tidied: now,
+            flood: Flood::new(now),
         };
         this.watch(CONTROL, EpollFlags::EPOLLIN)?;
         this.watch(DOORBELL, EpollFlags::EPOLLIN)?;
@@ -186,6 +189,10 @@ impl Loop {
     }
 
     fn wait(&mut self, ready: &mut [EpollEvent]) -> Result<usize, MetaError> {
+        let received = self.rings.meta_counters().rx_packets.load(Ordering::Relaxed);
+        if let Some(rest) = self.flood.rest(self.core.now, received).filter(|_| self.core.waiting() == 0) {
+            std::thread::sleep(rest);
+        }
         let slot = self.rings.process(Role::Meta);
         slot.about_to_sleep();
         let waits = self.again || self.events.iter().chain(&self.datagrams).any(|ring| !ring.is_empty());
@@ -359,6 +366,7 @@ impl Loop {
     }
 
     fn publish(&mut self) -> Result<(), MetaError> {
+        self.reload(Reload::go_on);
         match self.core.publish_routes() {
             Ok(()) => {}
             Err(PublishError::Busy) => self.soon = true,
@@ -444,11 +452,7 @@ impl Loop {
         match self.core.jobs.take(id) {
             Some(JobPurpose::Resolve { peer, incarnation }) => self.core.resolved(peer, incarnation, id, result),
             Some(JobPurpose::Script { public_key }) => self.core.script_done(public_key, result),
-            Some(JobPurpose::Reload) => {
-                if self.reload.as_mut().is_some_and(|reload| reload.read(&mut self.core, result)) {
-                    self.reload = None;
-                }
-            }
+            Some(JobPurpose::Reload) => self.reload(|reload, core| reload.read(core, result)),
             Some(JobPurpose::Save { id }) => {
                 let result = match result {
                     Ok(Outcome::Written) => Ok(String::new()),
@@ -532,19 +536,24 @@ impl Loop {
         Ok(())
     }
 
+    /// Moves a reload on; `step` says whether it has ended.
+    fn reload(&mut self, step: impl FnOnce(&mut Reload, &mut Core) -> bool) {
+        if let Some(mut reload) = self.reload.take() {
+            if !step(&mut reload, &mut self.core) {
+                self.reload = Some(reload);
+            }
+        }
+    }
+
     fn granted(&mut self, id: u32, result: Result<Granted, Refused>) {
         match self.core.requests.take(id) {
             Some(Purpose::Transaction) => {
                 self.server.answered(&mut self.core, id, result);
                 self.again = true;
             }
-            Some(Purpose::Reload) => {
-                if self.reload.as_mut().is_some_and(|reload| reload.answered(&mut self.core, id, result)) {
-                    self.reload = None;
-                }
-            }
+            Some(Purpose::Reload) => self.reload(|reload, core| reload.answered(core, id, result)),
             Some(Purpose::Route { peer, incarnation, destination }) => {
-                self.core.route_answer(peer, incarnation, destination, result);
+                self.core.route_answer(peer, incarnation, destination, &result);
             }
             None => {}
         }

@@ -53,7 +53,7 @@ impl Core {
 
     fn run(&mut self, slot: PeerSlot, up: bool) {
         let Some(peer) = self.peers.get(slot) else { return };
-        let Some(command) = (if up { &peer.peer_up } else { &peer.peer_down }) else { return };
+        let Some(command) = (if up { &peer.up_command } else { &peer.down_command }) else { return };
         let allowed: Vec<String> = self.allowed.of(slot, None).map(|prefix| prefix.to_string()).collect();
         let endpoint = peer.endpoint.map(|endpoint| endpoint.remote.to_string());
         let environment = vec![

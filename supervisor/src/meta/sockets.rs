@@ -221,7 +221,7 @@ fn note(control: &ControlMessageOwned, source: &mut Source, ecn: &mut u8) {
         }
         ControlMessageOwned::Ipv6PacketInfo(info) => {
             source.local = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
-            source.ifindex = info.ipi6_ifindex as u32;
+            source.ifindex = info.ipi6_ifindex;
         }
         ControlMessageOwned::Ipv4Tos(tos) => *ecn = tos & 3,
         ControlMessageOwned::Ipv6TClass(class) => *ecn = (class & 3) as u8,

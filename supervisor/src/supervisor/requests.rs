@@ -8,8 +8,11 @@ use crate::netlink::Whereabouts;
 use crate::sockets::{self, Listen};
 use nix::libc;
 use ringway_proto::control::{Info, ReadableSegment, Request, Response, SocketInfo};
+use ringway_proto::prefix::Prefix;
 use ringway_shm::ids::WorkerSlot;
 use ringway_shm::process::Role;
+use ringway_shm::segment::{Access, Segment, SegmentError, SegmentKind};
+use ringway_shm::state::State;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -55,7 +58,8 @@ impl Supervisor<'_> {
             return Err(refused(libc::EOPNOTSUPP, &message));
         }
         let table = self.plan.config.interface.table;
-        let chosen = interface::choose_mark(&mut self.netlink, table, self.fwmark, &change.routes)
+        let routes = self.published_routes().map_err(|error| refused(libc::EIO, &error))?;
+        let chosen = interface::choose_mark(&mut self.netlink, table, self.fwmark, &routes)
             .map_err(|error| refused(error.errno(), &error))?;
         if let Some(mark) = chosen {
             sockets::set_fwmark(&self.groups, mark).map_err(|error| refused(error.errno(), &error))?;
@@ -66,7 +70,7 @@ impl Supervisor<'_> {
             name: &self.link.name,
             index: self.link.index,
             addresses: &change.addresses,
-            routes: &change.routes,
+            routes: &routes,
             table,
             fwmark: self.fwmark,
         };
@@ -78,6 +82,14 @@ impl Supervisor<'_> {
         }
         self.setup.routes(&mut self.netlink, wanted).map_err(|error| refused(error.errno(), &error))?;
         Ok(Granted::Interface { fwmark: chosen })
+    }
+
+    /// Every allowed IP of every peer, as the workers see them.
+    fn published_routes(&self) -> Result<Vec<Prefix>, SegmentError> {
+        let fd = self.segments.state.readable.as_fd();
+        let segment = Segment::attach(fd, SegmentKind::State, Access::ReadOnly)?;
+        let routes = State::attach(&segment)?.routes().entries();
+        Ok(routes.iter().filter_map(|route| Prefix::new(route.address, route.length).ok()).collect())
     }
 
     fn route_of(&mut self, destination: SocketAddr, fwmark: u32) -> Result<Granted, Refused> {

@@ -170,7 +170,7 @@ impl Rig {
                 else {
                     panic!("a route was asked for without a purpose");
                 };
-                self.core.route_answer(peer, incarnation, destination, Ok(granted));
+                self.core.route_answer(peer, incarnation, destination, &Ok(granted));
             }
         }
     }

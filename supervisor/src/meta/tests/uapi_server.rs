@@ -2,6 +2,7 @@
 
 use super::rig::{Rig, Stock};
 use crate::meta::uapi::Server;
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -37,7 +38,7 @@ impl Uapi {
     fn ask(&mut self, client: &mut UnixStream, request: &str) -> String {
         let mut left = request.as_bytes();
         let mut answer = Vec::new();
-        let mut chunk = [0; 65536];
+        let mut chunk = vec![0; 65536];
         loop {
             if !left.is_empty() {
                 if let Ok(count) = client.write(left) {
@@ -84,7 +85,7 @@ fn a_hundred_thousand_allowed_ips_in_one_message() {
     let mut client = uapi.connect();
     let mut set = format!("set=1\npublic_key={}\n", peer.private.public().to_hex());
     for number in 0..130_000 {
-        set.push_str(&format!("allowed_ip=10.{}.{}.{}/32\n", number >> 16, (number >> 8) & 255, number & 255));
+        let _ = writeln!(set, "allowed_ip=10.{}.{}.{}/32", number >> 16, (number >> 8) & 255, number & 255);
     }
     set.push('\n');
     assert_eq!(uapi.ask(&mut client, &set), "errno=0\n\n");
