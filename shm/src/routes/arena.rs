@@ -2,7 +2,7 @@
 
 use super::{
     PublishError, Route, Routes,
-    build::{Prefix, Trie, normalize},
+    build::{Prefix, TABLE_ENTRIES_MAX, Trie, normalize},
     key::{Key, word},
     trie::leaf,
 };
@@ -35,35 +35,33 @@ const V6: u64 = 1 << 8;
 
 /// Words that any table of this many routes fits.
 pub(crate) const fn arena_words(routes: u32) -> u64 {
-    // A node has a fork or a prefix that ends in it: at most two for each prefix. Its leaves are one for the path,
-    // one run to begin with, and two more for each prefix that ends in it: six half words for each prefix.
+    // A node has two children or a prefix that ends in it: at most two for each prefix.
     let nodes = 2 * <u128 as Key>::NODE_WORDS as u64;
-    let leaves = 3;
-    let per_route = nodes + leaves + ENTRY_WORDS as u64;
-    // Behind that the table of IPv4's first bits, and the odd half words.
-    let first = 1 << <u32 as Key>::FIRST_BITS_MAX >> 1;
-    HEADER_WORDS as u64 + first + 64 + per_route * routes as u64
+    // Half words: each fork has the leaf around and its first run, and two more for each prefix that ends in it.
+    let leaves = 6 / 2;
+    let tables = TABLE_ENTRIES_MAX as u64 / 2;
+    let per_route = nodes + leaves + tables + ENTRY_WORDS as u64;
+    // Some more for the start of a cache line and odd half words.
+    HEADER_WORDS as u64 + 64 + per_route * routes as u64
 }
 
-/// Where an address family's arrays begin, in words from the arena's start.
+/// Where an address family's trie begins and its arrays are, in words from the arena's start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Section {
-    pub(super) first_bits: u32,
-    pub(super) first: usize,
+    pub(super) root: u32,
     pub(super) nodes: usize,
-    pub(super) leaves: usize,
+    pub(super) halves: usize,
 }
 
 impl Section {
     #[inline]
     pub(super) fn load<K: Key>(arena: &[AtomicU64]) -> Section {
         // 32 bits each, so that no sum of them overflows whatever they are.
-        let number = |at| word(arena, K::SECTION + at) as u32 as usize;
+        let number = |at| word(arena, K::SECTION + at) as u32;
         Section {
-            first_bits: number(0) as u32,
-            first: number(1),
-            nodes: number(2),
-            leaves: number(3),
+            root: number(0),
+            nodes: number(1) as usize,
+            halves: number(2) as usize,
         }
     }
 }
@@ -226,18 +224,11 @@ impl<'a> Image<'a> {
         // On a cache line, so that a node never lies on two.
         self.end = self.end.next_multiple_of(8);
         let nodes = self.place(trie.nodes.len());
-        let first = self.place(trie.first.len().div_ceil(2));
-        let leaves = self.place(trie.leaves.len().div_ceil(2));
+        let halves = self.place(trie.halves.len().div_ceil(2));
         self.words.push((nodes, &trie.nodes));
-        self.halves.push((first, &trie.first));
-        self.halves.push((leaves, &trie.leaves));
-        let section = [
-            u64::from(trie.first_bits),
-            first as u64,
-            nodes as u64,
-            leaves as u64,
-        ];
-        self.header[K::SECTION..K::SECTION + 4].copy_from_slice(&section);
+        self.halves.push((halves, &trie.halves));
+        let section = [u64::from(trie.root), nodes as u64, halves as u64];
+        self.header[K::SECTION..K::SECTION + 3].copy_from_slice(&section);
     }
 
     fn list(&mut self, v4: &[Prefix<u32>], v6: &[Prefix<u128>]) {

@@ -2,57 +2,38 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bits that a node decides on.
-pub(super) const STRIDE: u32 = 6;
-
-/// An address. Depths count bits from the left; any depth is taken, one beyond the address counts as one within.
+/// An address. Any depth and count is taken, whatever it means.
 pub(super) trait Key: Copy + Ord {
     /// Bits of an address.
     const WIDTH: u32;
-    /// Words of a node: two bitmaps, two bases, then [`path_words`](Self::path_words).
+    /// Words of a node: three of its own and [`path_words`](Self::path_words).
     const NODE_WORDS: usize;
     /// The address family's place in the arena's header.
     const SECTION: usize;
-    /// The bits of the table before the trie are at most these.
-    const FIRST_BITS_MAX: u32;
 
-    /// The [`STRIDE`] bits after the first `depth`; zeros stand behind the address.
-    fn stride(self, depth: u32) -> u32;
-    /// The first `bits` bits, at most 31.
-    fn first(self, bits: u32) -> usize;
-    /// Whether two addresses differ in the first `depth` bits.
-    fn differs(self, other: Self, depth: u32) -> bool;
+    /// The `count` bits (1 to 31) after the first `depth`; zeros stand behind the address.
+    fn bits(self, depth: u32, count: u32) -> usize;
     /// How many bits are equal from the left.
     fn common(self, other: Self) -> u32;
     /// The address with all but the first `length` bits zero.
     fn masked(self, length: u32) -> Self;
-    /// A node's depth and the address that leads to it, from its last words.
+    /// The address and the number in a node's last words.
     fn path(node: &[AtomicU64]) -> (Self, u32);
     /// The same as words.
-    fn path_words(self, depth: u32, words: &mut Vec<u64>);
+    fn path_words(self, number: u32, words: &mut Vec<u64>);
 }
 
 impl Key for u32 {
     const WIDTH: u32 = 32;
     const NODE_WORDS: usize = 4;
     const SECTION: usize = 4;
-    const FIRST_BITS_MAX: u32 = 18;
 
     #[inline]
-    fn stride(self, depth: u32) -> u32 {
-        (self << (depth & 31)) >> (Self::WIDTH - STRIDE)
+    fn bits(self, depth: u32, count: u32) -> usize {
+        ((self << (depth & 31)) >> (Self::WIDTH.wrapping_sub(count) & 31)) as usize
     }
 
     #[inline]
-    fn first(self, bits: u32) -> usize {
-        ((u64::from(self) << (bits & 31)) >> 32) as usize
-    }
-
-    #[inline]
-    fn differs(self, other: u32, depth: u32) -> bool {
-        u64::from(self ^ other) >> (32 - (depth & 31)) != 0
-    }
-
     fn common(self, other: u32) -> u32 {
         (self ^ other).leading_zeros()
     }
@@ -67,8 +48,8 @@ impl Key for u32 {
         (word as u32, (word >> 32) as u32)
     }
 
-    fn path_words(self, depth: u32, words: &mut Vec<u64>) {
-        words.push(u64::from(self) | u64::from(depth) << 32);
+    fn path_words(self, number: u32, words: &mut Vec<u64>) {
+        words.push(u64::from(self) | u64::from(number) << 32);
     }
 }
 
@@ -77,23 +58,14 @@ impl Key for u128 {
     /// Six are used; eight are a cache line.
     const NODE_WORDS: usize = 8;
     const SECTION: usize = 8;
-    const FIRST_BITS_MAX: u32 = 0;
 
     #[inline]
-    fn stride(self, depth: u32) -> u32 {
-        ((self << (depth & 127)) >> (Self::WIDTH - STRIDE)) as u32
+    fn bits(self, depth: u32, count: u32) -> usize {
+        let top = ((self << (depth & 127)) >> 96) as u32;
+        (top >> (32_u32.wrapping_sub(count) & 31)) as usize
     }
 
     #[inline]
-    fn first(self, bits: u32) -> usize {
-        ((self >> 96 << (bits & 31)) >> 32) as usize
-    }
-
-    #[inline]
-    fn differs(self, other: u128, depth: u32) -> bool {
-        ((self ^ other) >> 1) >> (127 - (depth & 127)) != 0
-    }
-
     fn common(self, other: u128) -> u32 {
         (self ^ other).leading_zeros()
     }
@@ -108,8 +80,8 @@ impl Key for u128 {
         (path, word(node, 5) as u32)
     }
 
-    fn path_words(self, depth: u32, words: &mut Vec<u64>) {
-        words.extend([(self >> 64) as u64, self as u64, depth.into(), 0, 0]);
+    fn path_words(self, number: u32, words: &mut Vec<u64>) {
+        words.extend([(self >> 64) as u64, self as u64, number.into(), 0, 0]);
     }
 }
 
@@ -126,24 +98,27 @@ mod tests {
     #[test]
     fn bits_are_counted_from_the_left() {
         let v4 = 0x8000_0003_u32;
-        assert_eq!(v4.stride(0), 0b10_0000);
-        assert_eq!(v4.stride(26), 3);
-        assert_eq!(v4.stride(30), 0b11_0000);
-        assert_eq!(v4.first(0), 0);
-        assert_eq!(v4.first(8), 0x80);
-        assert!(!v4.differs(0, 0) && v4.differs(0, 1));
-        assert!(!v4.differs(0x8000_0000, 30) && v4.differs(0x8000_0000, 31));
+        assert_eq!(v4.bits(0, 6), 0b10_0000);
+        assert_eq!(v4.bits(26, 6), 3);
+        assert_eq!(v4.bits(30, 6), 0b11_0000);
+        assert_eq!(v4.bits(0, 8), 0x80);
+        assert_eq!(
+            (v4.common(v4), v4.common(0), v4.common(0x8000_0000)),
+            (32, 0, 30)
+        );
         assert_eq!(
             (v4.masked(0), v4.masked(31), v4.masked(32)),
             (0, 0x8000_0002, v4)
         );
 
         let v6 = u128::from(v4) << 96 | 3;
-        assert_eq!(v6.stride(0), 0b10_0000);
-        assert_eq!(v6.stride(126), 0b11_0000);
-        assert_eq!(v6.first(0), 0);
-        assert!(!v6.differs(0, 0) && v6.differs(0, 1));
-        assert!(!v6.differs(u128::from(v4) << 96, 126) && v6.differs(u128::from(v4) << 96, 127));
+        assert_eq!(v6.bits(0, 6), 0b10_0000);
+        assert_eq!(v6.bits(126, 6), 0b11_0000);
+        assert_eq!(v6.bits(108, 20), 3);
+        assert_eq!(
+            (v6.common(v6), v6.common(0), v6.common(v6 ^ 1)),
+            (128, 0, 127)
+        );
         assert_eq!((v6.masked(0), v6.masked(128)), (0, v6));
     }
 }

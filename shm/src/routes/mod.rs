@@ -2,8 +2,9 @@
 //!
 //! The table is a trie with up to 64 children a node (after poptrie: Asai and Ohara, SIGCOMM 2015): a node has one bit
 //! for each child and one for each run of equal leaves, and counting bits gives the place in an array. Paths without
-//! a fork are skipped (the node says how many bits must be equal), so an IPv6 table is no deeper than an IPv4 one; a
-//! table of first bits, of a size that follows the number of routes, stands before the trie of IPv4.
+//! a fork are skipped (the node says which bits must have come before), so an IPv6 table is no deeper than an IPv4
+//! one; where many prefixes meet, one table of up to 20 bits stands for several levels, and a prefix alone needs no
+//! level at all.
 //!
 //! It is written whole into one of two arenas while the other is read; a generation word says which is which. All
 //! places are counted from the arena's start and checked at every step: a lookup in an arena full of garbage gives a

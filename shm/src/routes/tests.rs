@@ -306,6 +306,36 @@ fn many_routes() -> Result<(), Error> {
     check(&routes)
 }
 
+/// Ranges so dense that a table decides on all their bits, with prefixes around and within, and tables behind tables.
+#[test]
+fn dense_ranges() -> Result<(), Error> {
+    let mut routes = vec![
+        route("10.0.0.0/8", 1)?,
+        route("fd00::/16", 2)?,
+        route("10.0.1.128/25", 3)?,
+    ];
+    for host in 0..700_u32 {
+        let peer = PeerSlot(10 + host);
+        let near = IpAddr::from(Ipv4Addr::from(0x0a00_0000 + host));
+        let far = IpAddr::from(Ipv4Addr::from(0x0b00_0000 + (host << 12)));
+        let v6 = IpAddr::from(Ipv6Addr::from(0xfd00_0001 << 96 | u128::from(host)));
+        let nets = IpAddr::from(Ipv6Addr::from(0xfd00_0002 << 96 | u128::from(host) << 40));
+        for (address, length) in [
+            (near, 32),
+            (far, 20 + (host % 13) as u8),
+            (v6, 128),
+            (nets, 88),
+        ] {
+            routes.push(Route {
+                address,
+                length,
+                peer,
+            });
+        }
+    }
+    check(&routes)
+}
+
 /// Readers in no epoch, while the routes are replaced as fast as can be: never a mix of two tables.
 #[test]
 fn a_reader_never_sees_two_tables_at_once() -> Result<(), Error> {
