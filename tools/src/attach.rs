@@ -31,6 +31,8 @@ pub(crate) struct Gateway {
     /// The descriptors, with the segment's name: what is shown of the memory itself.
     pub(crate) segments: Vec<(SegmentKind, File)>,
     runtime: Runtime,
+    /// Whether the supervisor answered when it was asked for the descriptors.
+    answers: bool,
 }
 
 impl Gateway {
@@ -54,7 +56,10 @@ impl Gateway {
             }
             Err(trouble) => trouble,
         };
-        if !matches!(trouble, Trouble::NotRunning | Trouble::Silent) {
+        if !matches!(
+            trouble,
+            Trouble::NotRunning | Trouble::Silent | Trouble::HungUp
+        ) {
             return Err(trouble.failure(runtime, name, "look into"));
         }
         if !nix::unistd::geteuid().is_root() {
@@ -73,7 +78,10 @@ impl Gateway {
                 eprintln!(
                     "ringway: {name}: the supervisor does not answer; reading through /proc/{pid}/fd"
                 );
-                Ok(gateway)
+                Ok(Gateway {
+                    answers: false,
+                    ..gateway
+                })
             }
             None => Err(trouble.failure(runtime, name, "look into")),
         }
@@ -98,11 +106,16 @@ impl Gateway {
                 (SegmentKind::Rings, File::from(rings)),
             ],
             runtime: runtime.clone(),
+            answers: true,
         })
     }
 
     /// What only the supervisor knows; `None` when it does not answer.
     pub(crate) fn info(&self) -> Option<Info> {
+        if !self.answers {
+            // Asked once already: not to wait for it again.
+            return None;
+        }
         control::info(&self.runtime, &self.name).ok()
     }
 }

@@ -29,6 +29,8 @@ pub(crate) enum Trouble {
     Forbidden,
     /// No answer in time.
     Silent,
+    /// The connection ended without an answer.
+    HungUp,
     /// The supervisor said no, and why.
     Refused(String),
     /// Anything else.
@@ -91,7 +93,13 @@ pub(crate) fn segments(
 pub(crate) fn change(runtime: &Runtime, name: &str, request: &Request, verb: &str) -> Outcome {
     /// A stop runs the PreDown and PostDown commands, each with a time limit of its own.
     const CHANGE: Duration = Duration::from_secs(60);
+    /// A busy supervisor answers within this; a stopped one must not find the request when it is continued.
+    const ALIVE: Duration = Duration::from_secs(3);
     let stops = matches!(request, Request::Stop);
+    let alive = ask(runtime, name, &Request::Info, ALIVE);
+    if let Err(trouble @ (Trouble::Silent | Trouble::NotRunning | Trouble::Forbidden)) = alive {
+        return Err(trouble.failure(runtime, name, verb));
+    }
     match ask(runtime, name, request, CHANGE) {
         Ok(Answer {
             response: Response::Ok,
@@ -101,7 +109,7 @@ pub(crate) fn change(runtime: &Runtime, name: &str, request: &Request, verb: &st
             Err(Trouble::unexpected(&response).failure(runtime, name, verb))
         }
         // The socket closes when the supervisor is gone, which is what was asked for.
-        Err(Trouble::Broken(_)) if stops && nobody(runtime, name) => Ok(()),
+        Err(Trouble::HungUp) if stops && nobody(runtime, name) => Ok(()),
         Err(trouble) => Err(trouble.failure(runtime, name, verb)),
     }
 }
@@ -118,6 +126,9 @@ impl Trouble {
             Trouble::Silent => Failure::Failed(format!(
                 "{verb} {name}: the supervisor does not answer: look for a stopped or stuck ringwayd with `ps`"
             )),
+            Trouble::HungUp => Failure::Failed(format!(
+                "{verb} {name}: the supervisor hung up without an answer: it may be ending, look again in a moment"
+            )),
             Trouble::Refused(message) => Failure::Failed(format!("{verb} {name}: {message}")),
             Trouble::Broken(why) => Failure::Failed(format!(
                 "{verb} {name}: the supervisor's answer makes no sense ({why}): are ringway and ringwayd of one version?"
@@ -129,6 +140,7 @@ impl Trouble {
         match error.kind() {
             ErrorKind::PermissionDenied => Trouble::Forbidden,
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Trouble::Silent,
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Trouble::HungUp,
             _ if nobody_listens(error) => Trouble::NotRunning,
             _ => Trouble::Broken(error.to_string()),
         }
@@ -181,7 +193,7 @@ fn receive(stream: &UnixStream, deadline: Instant) -> Result<Answer, Trouble> {
             .set_read_timeout(Some(left))
             .map_err(|error| Trouble::of(&error))?;
         match scm::receive(stream, &mut piece, &mut fds) {
-            Ok(0) => return Err(Trouble::Broken("it hung up".into())),
+            Ok(0) => return Err(Trouble::HungUp),
             Ok(length) => bytes.extend_from_slice(&piece[..length]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(Trouble::of(&error)),
@@ -189,8 +201,18 @@ fn receive(stream: &UnixStream, deadline: Instant) -> Result<Answer, Trouble> {
     }
 }
 
+/// Whether the gateway is gone, or is in a moment: a process that ends closes one socket after the other.
 fn nobody(runtime: &Runtime, name: &str) -> bool {
-    matches!(open(runtime, name, PATIENCE), Err(Trouble::NotRunning))
+    let end = Instant::now() + Duration::from_secs(3);
+    loop {
+        if matches!(open(runtime, name, PATIENCE), Err(Trouble::NotRunning)) {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[cfg(test)]
@@ -205,33 +227,44 @@ mod tests {
     use super::*;
     use crate::runtime::tests::at;
 
-    /// Answers one connection with these bytes and descriptors, then hangs up.
+    /// Answers a connection with each of these, then closes the socket.
     fn serve(
         listener: UnixListener,
-        answer: Vec<u8>,
-        fds: Vec<OwnedFd>,
-    ) -> thread::JoinHandle<Request> {
+        answers: Vec<(Vec<u8>, Vec<OwnedFd>)>,
+    ) -> thread::JoinHandle<Vec<Request>> {
         thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut bytes = vec![0; 4096];
-            let length = stream.read(&mut bytes).unwrap();
-            let (request, _) = codec::unframe(&bytes[..length], REQUEST_LIMIT)
-                .unwrap()
-                .unwrap();
-            let raw: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-            let rights = [ControlMessage::ScmRights(&raw)];
-            let control: &[_] = if raw.is_empty() { &[] } else { &rights };
-            for (number, piece) in answer.chunks(5).enumerate() {
-                let control: &[_] = if number == 0 { control } else { &[] };
-                let parts = [IoSlice::new(piece)];
-                // Who is asked with nonsense may hang up before its end.
-                let flags = MsgFlags::MSG_NOSIGNAL;
-                if sendmsg::<()>(stream.as_raw_fd(), &parts, control, flags, None).is_err() {
-                    break;
-                }
-            }
-            request
+            let answer = |(bytes, fds): (Vec<u8>, Vec<OwnedFd>)| answer(&listener, &bytes, &fds);
+            answers.into_iter().map(answer).collect()
         })
+    }
+
+    fn answer(listener: &UnixListener, answer: &[u8], fds: &[OwnedFd]) -> Request {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = vec![0; 4096];
+        let length = stream.read(&mut bytes).unwrap();
+        let (request, _) = codec::unframe(&bytes[..length], REQUEST_LIMIT)
+            .unwrap()
+            .unwrap();
+        let raw: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let rights = [ControlMessage::ScmRights(&raw)];
+        for (number, piece) in answer.chunks(5).enumerate() {
+            let control: &[_] = if number == 0 && !raw.is_empty() {
+                &rights
+            } else {
+                &[]
+            };
+            let parts = [IoSlice::new(piece)];
+            // Who is answered with nonsense may hang up before its end.
+            let flags = MsgFlags::MSG_NOSIGNAL;
+            if sendmsg::<()>(stream.as_raw_fd(), &parts, control, flags, None).is_err() {
+                break;
+            }
+        }
+        request
+    }
+
+    fn framed(response: &Response) -> (Vec<u8>, Vec<OwnedFd>) {
+        (codec::frame(response, RESPONSE_LIMIT).unwrap(), Vec::new())
     }
 
     fn gateway(directory: &tempfile::TempDir) -> (Runtime, UnixListener) {
@@ -248,9 +281,9 @@ mod tests {
         let segments = vec![ReadableSegment::State, ReadableSegment::Rings];
         let answer = codec::frame(&Response::Segments { segments }, RESPONSE_LIMIT).unwrap();
         let fd = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        let server = serve(listener, answer, vec![fd(), fd()]);
+        let server = serve(listener, vec![(answer, vec![fd(), fd()])]);
         let got = super::segments(&runtime, "wg0").unwrap();
-        assert_eq!(server.join().unwrap(), Request::Segments);
+        assert_eq!(server.join().unwrap(), [Request::Segments]);
         assert_eq!(got.len(), 2);
         assert_eq!(got[1].0, ReadableSegment::Rings);
     }
@@ -271,11 +304,7 @@ mod tests {
         let error = Response::Error {
             message: "PostDown failed".into(),
         };
-        let server = serve(
-            listener,
-            codec::frame(&error, RESPONSE_LIMIT).unwrap(),
-            Vec::new(),
-        );
+        let server = serve(listener, vec![framed(&Response::Ok), framed(&error)]);
         let refused = change(&runtime, "wg0", &Request::Stop, "down").unwrap_err();
         server.join().unwrap();
         assert_eq!(
@@ -294,16 +323,19 @@ mod tests {
     fn a_stop_may_be_answered_by_silence() {
         let directory = tempfile::tempdir().unwrap();
         let (runtime, listener) = gateway(&directory);
-        let server = serve(listener, Vec::new(), Vec::new());
+        let server = serve(
+            listener,
+            vec![framed(&Response::Ok), (Vec::new(), Vec::new())],
+        );
         change(&runtime, "wg0", &Request::Stop, "down").unwrap();
-        assert_eq!(server.join().unwrap(), Request::Stop);
+        assert_eq!(server.join().unwrap(), [Request::Info, Request::Stop]);
     }
 
     #[test]
     fn nonsense_is_told_as_such() {
         let directory = tempfile::tempdir().unwrap();
         let (runtime, listener) = gateway(&directory);
-        let server = serve(listener, vec![0xff; 64], Vec::new());
+        let server = serve(listener, vec![(vec![0xff; 64], Vec::new())]);
         let failure = info(&runtime, "wg0")
             .unwrap_err()
             .failure(&runtime, "wg0", "status");

@@ -18,7 +18,7 @@ use crate::model::sample::Sample;
 use crate::model::shm::Shm;
 use crate::model::sockets::Sockets;
 use crate::model::status::Status;
-use crate::model::workers::Workers;
+use crate::model::workers::{DEAD, Workers, kernel_state};
 use crate::model::{Document, Human};
 use crate::runtime::Runtime;
 use crate::sys::{signals, terminal};
@@ -185,10 +185,13 @@ fn watch<T: Serialize + Human>(
     let keys = terminal::Keys::take();
     let mut shown = first.clone();
     let mut recent = VecDeque::from([first]);
+    // Nobody waits long for the first figures.
+    let mut wait = interval.min(SECOND);
     loop {
-        if pause(gateway, &keys, interval, &mut recent) {
+        if pause(gateway, &keys, wait, &mut recent) {
             return Ok(());
         }
+        wait = interval;
         let now = Sample::take(gateway);
         let second_ago = a_second_before(&recent, now.boot_ns);
         let document = make(Samples {
@@ -256,7 +259,7 @@ fn has_ended(sample: &Sample) -> bool {
         .into_iter()
         .chain(workers);
     let mut pids = processes.filter_map(|process| process.pid);
-    !pids.any(|pid| std::path::Path::new(&format!("/proc/{pid}")).exists())
+    pids.all(|pid| kernel_state(pid) == DEAD)
 }
 
 /// `--watch NAME` is meant as `--watch` and `NAME`; a number is the interval.

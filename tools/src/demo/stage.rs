@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -88,18 +88,13 @@ impl Stage {
         let ip = find_program("ip").ok_or_else(|| Failure::failed("demo: ip is missing"))?;
         sweep(&ip);
         let pid = std::process::id();
-        let directory = std::env::temp_dir().join(format!("{PREFIX}{pid}"));
+        let directory = directory_of(pid);
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&directory)
+            .map_err(|why| Failure::Failed(format!("demo: {}: {why}", directory.display())))?;
         // From here on a failure takes down what there is already.
         let stage = Stage { pid, ip, directory };
-        fs::DirBuilder::new()
-            .create(&stage.directory)
-            .and_then(|()| {
-                use std::os::unix::fs::PermissionsExt;
-                fs::set_permissions(&stage.directory, fs::Permissions::from_mode(0o700))
-            })
-            .map_err(|why| {
-                Failure::Failed(format!("demo: {}: {why}", stage.directory.display()))
-            })?;
         for side in Side::BOTH {
             stage.ip(&["netns", "add", &stage.namespace(side)])?;
         }
@@ -164,28 +159,6 @@ impl Stage {
         wait(what, child, limit)
     }
 
-    /// Ends every process in the namespaces: first with a request, then by force.
-    fn clear(&self) {
-        for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-            let end = Instant::now() + Duration::from_secs(3);
-            while self.send(signal) && Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        }
-    }
-
-    /// Signals all processes in the namespaces; false: there are none.
-    fn send(&self, signal: Signal) -> bool {
-        let mut any = false;
-        for side in Side::BOTH {
-            for pid in pids(&self.ip, &self.namespace(side)) {
-                any = true;
-                let _ = kill(pid, signal);
-            }
-        }
-        any
-    }
-
     fn ip(&self, arguments: &[&str]) -> Outcome {
         let output = Command::new(&self.ip)
             .args(arguments)
@@ -205,10 +178,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        self.clear();
-        for side in Side::BOTH {
-            remove(&self.ip, &self.namespace(side));
-        }
+        take_down(&self.ip, &Side::BOTH.map(|side| self.namespace(side)));
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
@@ -250,16 +220,54 @@ fn sweep(ip: &Path) {
     let Ok(entries) = fs::read_dir("/run/netns") else {
         return;
     };
-    for entry in entries.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if let Some(pid) = maker(&name).filter(|&pid| !is_alive(pid)) {
-            for process in pids(ip, &name) {
-                let _ = kill(process, Signal::SIGKILL);
-            }
-            remove(ip, &name);
-            let _ = fs::remove_dir_all(std::env::temp_dir().join(format!("{PREFIX}{pid}")));
+    let names = entries
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let left: Vec<(u32, String)> = names
+        .filter_map(|name| Some((maker(&name)?, name)))
+        .filter(|&(pid, _)| !is_alive(pid))
+        .collect();
+    if left.is_empty() {
+        return;
+    }
+    let namespaces: Vec<String> = left.iter().map(|(_, name)| name.clone()).collect();
+    take_down(ip, &namespaces);
+    for (pid, _) in left {
+        let _ = fs::remove_dir_all(directory_of(pid));
+    }
+}
+
+/// Ends every process in the namespaces, first with a request, then by force; then removes them.
+fn take_down(ip: &Path, namespaces: &[String]) {
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let end = Instant::now() + Duration::from_secs(3);
+        while send(ip, namespaces, signal) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
+    for namespace in namespaces {
+        let _ = Command::new(ip)
+            .args(["netns", "delete", namespace])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+}
+
+/// Signals all processes in the namespaces; false: there are none.
+fn send(ip: &Path, namespaces: &[String], signal: Signal) -> bool {
+    let pids: Vec<Pid> = namespaces
+        .iter()
+        .flat_map(|namespace| pids(ip, namespace))
+        .collect();
+    for &pid in &pids {
+        let _ = kill(pid, signal);
+    }
+    !pids.is_empty()
+}
+
+fn directory_of(pid: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("{PREFIX}{pid}"))
 }
 
 /// The process that made the namespace of this name, if it is one of ours.
@@ -280,14 +288,6 @@ fn pids(ip: &Path, namespace: &str) -> Vec<Pid> {
         .filter_map(|pid| pid.parse().ok())
         .map(Pid::from_raw)
         .collect()
-}
-
-fn remove(ip: &Path, namespace: &str) {
-    let _ = Command::new(ip)
-        .args(["netns", "delete", namespace])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
 }
 
 #[cfg(test)]

@@ -167,6 +167,10 @@ fn fill_rings(rings: &Rings) {
         process.pid.store(std::process::id(), Relaxed);
         process.set_state(ProcessState::Running);
         process.started_ns.store(NOW_BOOT - 100 * SECOND, Relaxed);
+        process.turns.store(
+            u64::from(role != Role::Supervisor && role != Role::Helper),
+            Relaxed,
+        );
     }
     rings
         .process(Role::Worker(WorkerSlot(0)))

@@ -92,6 +92,8 @@ fn two_samples_make_shares_and_rates() {
     assert_eq!(document["workers"][0]["busy_fraction"], 0.25);
     assert_eq!(document["workers"][0]["rx_bits_per_second"], 1e9);
     assert_eq!(document["total"]["rx_packets_per_second"], 10_000.0);
+    assert_eq!(document["meta"]["busy_fraction"], 0.0);
+    assert_eq!(document["supervisor"]["busy_fraction"], Value::Null);
     let text = workers.human("wg0");
     assert!(text.contains("25 %"), "{text}");
     assert!(text.contains("1.00 Gbit/s"), "{text}");

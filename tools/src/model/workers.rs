@@ -10,6 +10,9 @@ use super::{Human, rate};
 use crate::render::table::Table;
 use crate::render::units;
 
+/// The kernel's word for a process that is not there any more.
+pub(crate) const DEAD: &str = "dead";
+
 /// All processes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Workers {
@@ -57,7 +60,8 @@ pub(crate) struct Process {
     pub(crate) uptime_seconds: Option<f64>,
     /// Seconds since it last finished a turn; null where it never did.
     pub(crate) heartbeat_age_seconds: Option<f64>,
-    /// Share of the last second that it was at work; null where only one sample was taken.
+    /// Share of the last second that it was at work; null where only one sample was taken, and where a process
+    /// does not count its work.
     pub(crate) busy_fraction: Option<f64>,
     /// Turns of its loop.
     pub(crate) turns: u64,
@@ -153,18 +157,17 @@ impl Process {
     ) -> Process {
         let since =
             |ns: u64| (ns != 0).then(|| units::rounded(units::seconds_between(ns, now.boot_ns)));
-        let busy =
-            earlier
-                .filter(|(before, _)| before.pid == process.pid)
-                .map(|(before, sample)| {
-                    let busy = units::seconds_between(before.busy_ns, process.busy_ns);
-                    let all = units::seconds_between(sample.boot_ns, now.boot_ns);
-                    if all > 0.0 {
-                        units::rounded((busy / all).min(1.0))
-                    } else {
-                        0.0
-                    }
-                });
+        // A process without turns does not say when it works.
+        let earlier = earlier.filter(|(before, _)| before.pid == process.pid && process.turns > 0);
+        let busy = earlier.map(|(before, sample)| {
+            let busy = units::seconds_between(before.busy_ns, process.busy_ns);
+            let all = units::seconds_between(sample.boot_ns, now.boot_ns);
+            if all > 0.0 {
+                units::rounded((busy / all).min(1.0))
+            } else {
+                0.0
+            }
+        });
         Process {
             pid: process.pid,
             cpu: process.cpu,
@@ -182,7 +185,7 @@ impl Process {
     /// The state for a person: the supervisor's word, and the kernel's where that says more.
     fn state_text(&self) -> String {
         match self.kernel_state {
-            Some(state @ ("stopped" | "dead")) => format!("{} ({state})", self.state),
+            Some(state @ ("stopped" | DEAD)) => format!("{} ({state})", self.state),
             _ if self.state == ProcessState::Empty.as_str() => "-".to_owned(),
             _ => self.state.to_owned(),
         }
@@ -316,13 +319,13 @@ fn runs(shards: &[u8]) -> String {
 }
 
 /// proc(5): the state is the first field behind the parenthesis that closes the command's name.
-fn kernel_state(pid: u32) -> &'static str {
+pub(crate) fn kernel_state(pid: u32) -> &'static str {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());
     match state {
-        None | Some('Z' | 'X') => "dead",
+        None | Some('Z' | 'X') => DEAD,
         Some('T' | 't') => "stopped",
         Some(_) => "running",
     }

@@ -92,10 +92,10 @@ pub(crate) fn screen(text: &str) -> String {
     let mut screen = String::from("\x1b[H");
     for line in &lines[..shown] {
         screen.push_str(line);
-        screen.push_str("\x1b[K\r\n");
+        screen.push_str("\x1b[K\n");
     }
     if shown < lines.len() {
-        let more = format!("… {} more lines\x1b[K\r\n", lines.len() - shown);
+        let more = format!("… {} more lines\x1b[K\n", lines.len() - shown);
         screen.push_str(&more);
     }
     screen.push_str("\x1b[J");
