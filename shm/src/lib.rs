@@ -16,6 +16,8 @@ pub mod keys;
 pub mod lanes;
 pub mod layout;
 pub mod messages;
+#[cfg(all(test, loom))]
+mod models;
 pub mod process;
 pub mod ring;
 pub mod rings;
