@@ -178,8 +178,10 @@ impl Gateway {
 
     /// Lets every worker turn until none finds work.
     pub(super) fn turns(&mut self) {
-        let mut quiet = 0;
+        let (mut quiet, mut rounds) = (0, 0);
         while quiet < 2 {
+            rounds += 1;
+            assert!(rounds < 10_000, "a worker spins");
             let mut worked = false;
             for worker in &mut self.workers {
                 worked |= worker.turn(Duration::ZERO).unwrap().worked;
