@@ -7,7 +7,7 @@ use crate::command::{self, Said};
 use crate::config::KeyPair;
 use crate::namespace::Namespace;
 use crate::process::Process;
-use crate::{binaries, names, uapi, wait};
+use crate::{binaries, gateway, names, uapi, wait};
 
 /// Who runs the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,8 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 pub struct Tunnel<'a> {
     /// Where it runs.
     pub namespace: &'a Namespace,
+    /// Who runs it.
+    pub implementation: Implementation,
     /// The interface's name.
     pub name: String,
     /// The daemon.
@@ -80,6 +82,7 @@ impl<'a> Tunnel<'a> {
         let process = Process::start(&namespace.words(&words), environment);
         Tunnel {
             namespace,
+            implementation,
             name,
             process,
             keys: KeyPair::new(),
@@ -154,10 +157,20 @@ impl<'a> Tunnel<'a> {
         ]);
         assert!(
             said.out.contains(" received") && !said.out.contains(" 0 received"),
-            "no answer from {address}: {}{}",
+            "no answer from {address}: {}{}{}",
             said.out,
-            said.err
+            said.err,
+            self.diagnosis()
         );
+    }
+
+    /// What `wg` and, of Ringway, the drops say: for a failure's message.
+    pub fn diagnosis(&self) -> String {
+        let mut text = self.namespace.attempt(&["wg", "show", "all"]).out;
+        if self.implementation == Implementation::Ringway {
+            text += &gateway::ringway(&["drops", &self.name]).out;
+        }
+        text
     }
 
     /// Seconds since 1970 of the last handshake with a peer, zero for never.

@@ -24,6 +24,7 @@ struct Path {
     router: Namespace,
     b: Namespace,
     at_a: Port,
+    router_to_a: Port,
     router_to_b: Port,
     at_b: Port,
 }
@@ -41,6 +42,7 @@ impl Path {
             router,
             b,
             at_a,
+            router_to_a,
             router_to_b,
             at_b,
         }
@@ -112,6 +114,8 @@ fn the_gateways_own_link_shrinks() {
     assert!(path.whole_ping(1420).ok(), "full size before");
     path.a
         .ip(&format!("link set {} mtu 1280", path.at_a.interface));
+    path.router
+        .ip(&format!("link set {} mtu 1280", path.router_to_a.interface));
     too_big_is_told_and_smaller_ones_pass(&path, &ours, 1280);
 }
 

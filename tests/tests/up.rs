@@ -139,7 +139,7 @@ fn a_toml_file_of_the_same_model() {
     let namespace = Namespace::new();
     let (ours, peer) = (KeyPair::new(), KeyPair::new());
     let text = format!(
-        "[interface]\nprivate_key = \"{}\"\nlisten_port = 51831\naddress = [\"10.9.0.1/24\"]\ntable = \"off\"\n\n\
+        "[interface]\nprivate_key = \"{}\"\nlisten_port = 51831\naddresses = [\"10.9.0.1/24\"]\ntable = \"off\"\n\n\
          [[peer]]\nname = \"office\"\npublic_key = \"{}\"\nallowed_ips = [\"10.60.0.0/16\"]\n",
         ours.private, peer.public
     );
@@ -337,7 +337,7 @@ fn a_peer_that_comes_and_goes_runs_its_commands() {
     ));
     theirs.up(&["10.9.0.2/24"]);
     let text = format!(
-        "[interface]\nprivate_key = \"{}\"\naddress = [\"10.9.0.1/24\"]\n\n[[peer]]\nname = \"office\"\n\
+        "[interface]\nprivate_key = \"{}\"\naddresses = [\"10.9.0.1/24\"]\n\n[[peer]]\nname = \"office\"\n\
          public_key = \"{}\"\nendpoint = \"{}:51820\"\nallowed_ips = [\"10.9.0.2/32\"]\n\
          peer_up = \"touch DIRECTORY/peer-up\"\npeer_down = \"touch DIRECTORY/peer-down\"\n",
         ours.private, theirs.keys.public, pair.at_b.v4
