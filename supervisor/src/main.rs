@@ -85,7 +85,12 @@ fn supervise(cli: Cli) -> ExitCode {
         Report::none()
     } else {
         match daemonize::detach() {
-            Ok(Detached::Caller(code)) => return code,
+            Ok(Detached::Caller(code)) => {
+                // The files and the lock are the daemon's now: dropping the lock here would
+                // unlock it there too, since both share one open file.
+                std::mem::forget(plan);
+                return code;
+            }
             Ok(Detached::Daemon(report)) => report,
             Err(error) => {
                 plan.runtime.remove(false);

@@ -85,6 +85,11 @@ impl Runtime {
         OpenOptions::new().create(true).append(true).mode(0o640).open(&path).map_err(failed(&path, "open"))
     }
 
+    /// The log so far.
+    pub(crate) fn read_log(&self) -> Option<String> {
+        fs::read_to_string(self.directory.join("log")).ok()
+    }
+
     /// Notes the supervisor's process id.
     pub(crate) fn write_pid(&self) -> Result<(), RuntimeError> {
         let path = self.directory.join("pid");

@@ -182,8 +182,20 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> Result<(), SupervisorErro
         report.ready(plan.log.as_ref()).map_err(|error| SupervisorError::System { what: "standard output", error })?;
         supervisor.serve()
     });
-    supervisor.stop(served.is_err());
+    if served.is_err() && report.is_expected() {
+        show_log(plan);
+    }
+    // After the start the log is all that tells what went wrong.
+    let keep_log = served.is_err() && !report.is_expected() && plan.log.is_some();
+    supervisor.stop(keep_log);
     served
+}
+
+/// Tells the caller of a start that failed what the processes said.
+fn show_log(plan: &Plan) {
+    if let Some(text) = plan.runtime.read_log() {
+        eprint!("{text}");
+    }
 }
 
 impl Supervisor<'_> {

@@ -99,3 +99,89 @@ impl Tun {
         sys::tun::name(self.any_queue()).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netlink::{Rtnetlink, Whereabouts};
+    use nix::sched::{CloneFlags, unshare};
+    use std::collections::HashMap;
+    use std::net::UdpSocket;
+
+    /// Runs in a network namespace of its own; false: not root, not run.
+    fn alone(test: fn()) -> bool {
+        if !nix::unistd::geteuid().is_root() {
+            return false;
+        }
+        std::thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            test();
+        })
+        .join()
+        .unwrap();
+        true
+    }
+
+    fn up(name: &str, mtu: u32) -> Rtnetlink {
+        let mut netlink = Rtnetlink::open().unwrap();
+        let index = netlink.link_named(name, Whereabouts::Here).unwrap().index;
+        netlink.add_address(index, "10.99.0.1/24".parse().unwrap()).unwrap();
+        netlink.set_link_up(index, mtu).unwrap();
+        netlink
+    }
+
+    #[test]
+    fn flows_without_a_hash_spread_over_the_queues_and_stay_there() {
+        alone(|| {
+            let tun = Tun::create("t0", 8).unwrap();
+            tun.steer().unwrap();
+            up("t0", 1420);
+            // Unconnected, so that the kernel leaves no hash in the packets.
+            let senders: Vec<UdpSocket> = (0..64).map(|_| UdpSocket::bind("10.99.0.1:0").unwrap()).collect();
+            let mut queue_of = HashMap::new();
+            for _ in 0..3 {
+                for sender in &senders {
+                    sender.send_to(b"x", "10.99.0.2:9").unwrap();
+                }
+                let mut packet = [0; 2048];
+                for (number, queue) in tun.queues().iter().enumerate() {
+                    while let Ok(length) = nix::unistd::read(queue, &mut packet) {
+                        let inner = &packet[HEADER_LENGTH as usize..length];
+                        if inner[0] >> 4 == 4 && inner[9] == 17 && inner[16..20] == [10, 99, 0, 2] {
+                            let port = u16::from_be_bytes([inner[20], inner[21]]);
+                            assert_eq!(*queue_of.entry(port).or_insert(number), number, "port {port} moved");
+                        }
+                    }
+                }
+            }
+            assert_eq!(queue_of.len(), senders.len());
+            let used: std::collections::HashSet<usize> = queue_of.values().copied().collect();
+            assert!(used.len() >= 6, "64 flows use only {} of 8 queues", used.len());
+        });
+    }
+
+    #[test]
+    fn the_name_is_taken_once_and_free_again() {
+        alone(|| {
+            let tun = Tun::create("t1", 2).unwrap();
+            assert_eq!(tun.name().as_deref(), Some("t1"));
+            assert!(matches!(Tun::create("t1", 2), Err(TunError::Taken(_))));
+            drop(tun);
+            Tun::create("t1", 2).unwrap();
+        });
+    }
+
+    #[test]
+    fn the_link_is_followed() {
+        alone(|| {
+            let tun = Tun::create("t2", 2).unwrap();
+            let mut netlink = up("t2", 1400);
+            assert_eq!(netlink.whereabouts(tun.any_queue()).unwrap(), Whereabouts::Here);
+            let link = netlink.link_named("t2", Whereabouts::Here).unwrap();
+            assert_eq!((link.mtu, link.up), (1400, true));
+            netlink.delete_link(link.index).unwrap();
+            assert_eq!(tun.name(), None);
+            assert_eq!(netlink.whereabouts(tun.any_queue()).unwrap_err().raw_os_error(), Some(libc::EBADFD));
+        });
+    }
+}

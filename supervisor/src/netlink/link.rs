@@ -101,6 +101,14 @@ impl Rtnetlink {
         })
     }
 
+    /// Deletes a link.
+    #[cfg(test)]
+    pub(crate) fn delete_link(&mut self, index: u32) -> Result<(), NetlinkError> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        self.change(RouteNetlinkMessage::DelLink(request), 0, &|| format!("deletion of interface number {index}"))
+    }
+
     /// Where the interface of this TUN queue is; an error of `EBADFD` means that it was deleted.
     ///
     /// A namespace that has no number here yet is given one: without a number its events are not
@@ -154,6 +162,6 @@ fn target(namespace: i32) -> LinkAttribute {
 /// Whether this namespace descriptor is of the namespace that we are in.
 fn same_file(theirs: &impl std::os::fd::AsFd) -> io::Result<bool> {
     let theirs = nix::sys::stat::fstat(theirs)?;
-    let ours = nix::sys::stat::stat("/proc/self/ns/net")?;
+    let ours = nix::sys::stat::stat("/proc/thread-self/ns/net")?;
     Ok((theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino))
 }

@@ -17,7 +17,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(5);
 
 impl Supervisor<'_> {
     /// Ends all processes and takes back what was set up; failures are logged, nothing stops it.
-    pub(super) fn stop(&mut self, failed: bool) {
+    pub(super) fn stop(&mut self, keep_log: bool) {
         let was_running = self.phase == Phase::Running;
         self.phase = Phase::Stopping;
         let interface = &self.plan.config.interface;
@@ -43,7 +43,7 @@ impl Supervisor<'_> {
         if was_running {
             self.run_last_hooks("PostDown", &interface.post_down);
         }
-        self.plan.runtime.remove(failed && self.plan.log.is_some());
+        self.plan.runtime.remove(keep_log);
         tracing::info!(interface = self.plan.cli.name(), "stopped");
         for token in std::mem::take(&mut self.stop_waiters) {
             self.control.answer(token, &Response::Ok, &[]);
