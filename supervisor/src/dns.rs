@@ -38,11 +38,11 @@ fn run(what: &str, command: Command, input: &str) -> Result<Job, DnsError> {
 }
 
 fn lines(interface: &Interface) -> String {
-    let mut text: String = interface.dns.iter().map(|server| format!("nameserver {server}\n")).collect();
+    let mut lines: Vec<String> = interface.dns.iter().map(|server| format!("nameserver {server}\n")).collect();
     if !interface.dns_search.is_empty() {
-        text.push_str(&format!("search {}\n", interface.dns_search.join(" ")));
+        lines.push(format!("search {}\n", interface.dns_search.join(" ")));
     }
-    text
+    lines.concat()
 }
 
 /// The name of the record: with the first prefix that Debian's resolvconf sorts by, where it is
@@ -66,8 +66,8 @@ mod tests {
 
     #[test]
     fn servers_and_domains() {
-        let mut interface = Interface::default();
-        interface.dns = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        let dns = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+        let mut interface = Interface { dns, ..Interface::default() };
         assert_eq!(lines(&interface), "nameserver 10.0.0.1\nnameserver fd00::1\n");
         interface.dns_search = vec!["a.example".into(), "b.example".into()];
         assert!(lines(&interface).ends_with("search a.example b.example\n"));

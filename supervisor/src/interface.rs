@@ -8,7 +8,27 @@ use ringway_proto::config::{Config, Table};
 use ringway_proto::prefix::Prefix;
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
+
+#[cfg(not(feature = "firewall"))]
+mod firewall {
+    //! The build without libnftnl: no table, and a word about it.
+
+    use std::net::IpAddr;
+
+    pub(super) struct Guard;
+
+    #[derive(Debug, thiserror::Error)]
+    pub(crate) enum FirewallError {}
+
+    impl Guard {
+        #[allow(clippy::unnecessary_wraps)]
+        pub(super) fn install(_: &str, _: &[IpAddr], _: u32) -> Result<Guard, FirewallError> {
+            tracing::warn!("built without firewall support: the default route has no filter against spoofed packets");
+            Ok(Guard)
+        }
+    }
+}
 
 /// The MTU where no configuration and no route says one.
 pub(crate) const DEFAULT_MTU: u32 = 1420;
@@ -29,7 +49,6 @@ pub(crate) struct Setup {
     addresses: BTreeSet<Prefix>,
     routes: BTreeSet<Prefix>,
     rules: Vec<(Rule, bool)>,
-    #[cfg(feature = "firewall")]
     firewall: Option<firewall::Guard>,
 }
 
@@ -68,7 +87,6 @@ pub(crate) enum SetupError {
     #[error("{SRC_VALID_MARK}: {0}: a default route through the tunnel needs it to be 1; set it on the host, or set Table = off")]
     SourceValidMark(std::io::Error),
     /// No firewall table.
-    #[cfg(feature = "firewall")]
     #[error("{0}")]
     Firewall(#[from] firewall::FirewallError),
 }
@@ -79,7 +97,7 @@ impl SetupError {
         match self {
             SetupError::Netlink(error) => error.errno(),
             SetupError::RouteTaken { .. } => nix::libc::EEXIST,
-            _ => nix::libc::EPERM,
+            SetupError::SourceValidMark(_) | SetupError::Firewall(_) => nix::libc::EPERM,
         }
     }
 }
@@ -125,7 +143,7 @@ impl Setup {
             self.routes.remove(&prefix);
         }
         if self.rules.is_empty() {
-            self.drop_firewall();
+            self.firewall = None;
         }
         Ok(())
     }
@@ -133,7 +151,7 @@ impl Setup {
     /// Takes back what does not go with the interface: rules and the firewall table.
     pub(crate) fn undo(&mut self, netlink: &mut Rtnetlink) {
         self.undo_rules(netlink, |_| true);
-        self.drop_firewall();
+        self.firewall = None;
     }
 
     /// Lets everything but the gateway's own datagrams look in the default route's table.
@@ -161,25 +179,12 @@ impl Setup {
         });
     }
 
-    #[cfg(feature = "firewall")]
     fn make_firewall(&mut self, wanted: Wanted<'_>, mark: u32) -> Result<(), SetupError> {
         if self.firewall.is_none() {
             let addresses: Vec<IpAddr> = wanted.addresses.iter().map(Prefix::address).collect();
             self.firewall = Some(firewall::Guard::install(wanted.name, &addresses, mark)?);
         }
         Ok(())
-    }
-
-    #[cfg(not(feature = "firewall"))]
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
-    fn make_firewall(&mut self, _wanted: Wanted<'_>, _mark: u32) -> Result<(), SetupError> {
-        tracing::warn!("built without firewall support: the default route has no filter against spoofed packets");
-        Ok(())
-    }
-
-    fn drop_firewall(&mut self) {
-        #[cfg(feature = "firewall")]
-        drop(self.firewall.take());
     }
 }
 
@@ -200,14 +205,13 @@ pub(crate) fn choose_mark(netlink: &mut Rtnetlink, table: Table, fwmark: Option<
     Ok(Some(table))
 }
 
-/// The MTU as wg-quick computes it: the greatest on the way to an endpoint, else on the way to
-/// anywhere, less the overhead.
+/// The MTU as wg-quick computes it: the greatest on the way to an endpoint, else that of the
+/// default route's device, less the overhead.
 pub(crate) fn default_mtu(netlink: &mut Rtnetlink, config: &Config) -> u32 {
     let endpoints = config.peers.iter().filter_map(|peer| peer.endpoint.as_ref()?.socket_addr());
     let outer = endpoints.filter_map(|endpoint| way_mtu(netlink, endpoint)).max().or_else(|| {
-        // Addresses for documentation: nobody has a route of its own to them.
-        let anywhere = [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
-        anywhere.into_iter().find_map(|address| way_mtu(netlink, SocketAddr::new(address, 0)))
+        let devices = netlink.default_devices();
+        devices.into_iter().find_map(|index| netlink.link(index, None).ok()).map(|link| link.mtu)
     });
     // Loopback's 65536 is more than an IP packet may have.
     outer.map_or(DEFAULT_MTU, |mtu| mtu.min(65535).saturating_sub(OVERHEAD).max(576))

@@ -63,6 +63,31 @@ impl Rtnetlink {
         Ok(true)
     }
 
+    /// The devices of the main table's default routes, IPv4 before IPv6.
+    pub(crate) fn default_devices(&mut self) -> Vec<u32> {
+        let main = u32::from(RouteHeader::RT_TABLE_MAIN);
+        let mut devices = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut request = RouteMessage::default();
+            request.header.address_family = family;
+            request.attributes.push(RouteAttribute::Table(main));
+            let found = self.dump(RouteNetlinkMessage::GetRoute(request), &|| "default routes".to_owned());
+            for message in found.unwrap_or_default() {
+                let RouteNetlinkMessage::NewRoute(route) = message else { continue };
+                if route.header.destination_prefix_length == 0
+                    && route.header.kind == RouteType::Unicast
+                    && route.attributes.contains(&RouteAttribute::Table(main))
+                {
+                    devices.extend(route.attributes.iter().find_map(|attribute| match attribute {
+                        RouteAttribute::Oif(index) => Some(*index),
+                        _ => None,
+                    }));
+                }
+            }
+        }
+        devices
+    }
+
     /// Which way a datagram to this address would take.
     pub(crate) fn route_of(&mut self, destination: SocketAddr, fwmark: u32) -> Result<Hop, NetlinkError> {
         let mut request = RouteMessage::default();

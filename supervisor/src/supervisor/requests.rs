@@ -94,19 +94,18 @@ impl Supervisor<'_> {
 
     fn route_of(&mut self, destination: SocketAddr, fwmark: u32) -> Result<Granted, Refused> {
         let hop = self.netlink.route_of(destination, fwmark).map_err(|error| refused(error.errno(), &error))?;
-        let mtu = match hop.mtu {
-            Some(mtu) => mtu,
-            None => {
-                let link = self.netlink.link(hop.ifindex, None);
-                link.map_err(|error| refused(error.errno(), &error))?.mtu
-            }
+        let mtu = if let Some(mtu) = hop.mtu {
+            mtu
+        } else {
+            let link = self.netlink.link(hop.ifindex, None);
+            link.map_err(|error| refused(error.errno(), &error))?.mtu
         };
         let own = interface::reachable(self.whereabouts) && hop.ifindex == self.link.index;
         Ok(Granted::Route { ifindex: hop.ifindex, mtu, source: hop.source, own })
     }
 
     /// Does or begins what a tool asks.
-    pub(super) fn handle_request(&mut self, from: Token, request: Request) {
+    pub(super) fn handle_request(&mut self, from: Token, request: &Request) {
         match request {
             Request::Segments => {
                 let segments = vec![ReadableSegment::State, ReadableSegment::Rings];
@@ -128,7 +127,7 @@ impl Supervisor<'_> {
                 let message = "the gateway is starting or stopping: try again when it runs".to_owned();
                 self.control.answer(from, &Response::Error { message }, &[]);
             }
-            Request::Reload { keep_runtime } => self.reload(keep_runtime, Some(from)),
+            Request::Reload { keep_runtime } => self.reload(*keep_runtime, Some(from)),
             Request::SaveConfig => {
                 let id = self.ask(Some(from));
                 self.tell_meta(&ToMeta::Save { id });
@@ -140,9 +139,10 @@ impl Supervisor<'_> {
     pub(super) fn reload(&mut self, keep_runtime: bool, from: Option<Token>) {
         if self.plan.config_path.is_none() {
             let message = "this gateway has no configuration file: it is configured by wg".to_owned();
-            match from {
-                Some(from) => self.control.answer(from, &Response::Error { message }, &[]),
-                None => tracing::warn!("{message}"),
+            if let Some(from) = from {
+                self.control.answer(from, &Response::Error { message }, &[]);
+            } else {
+                tracing::warn!("{message}");
             }
             return;
         }

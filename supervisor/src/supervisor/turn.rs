@@ -42,7 +42,7 @@ impl Supervisor<'_> {
         }
         self.pass_on_lost_addresses();
         for (token, request) in self.control.requests() {
-            self.handle_request(token, request);
+            self.handle_request(token, &request);
         }
         self.check_heartbeats();
     }
@@ -183,6 +183,7 @@ impl Supervisor<'_> {
                     self.whereabouts = whereabouts;
                 }
                 if link != self.link {
+                    tracing::debug!(?link, "the interface changed");
                     self.link = link;
                     self.tell_meta(&ToMeta::Link { mtu: self.link.mtu, up: self.link.up });
                 }
