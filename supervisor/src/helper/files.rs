@@ -14,8 +14,12 @@ pub(crate) fn read_config(path: &Path) -> Result<Config, String> {
 /// Replaces `path` by `contents`: who reads it sees the old text or the new one, also after a power
 /// failure. A private key is inside, so group and others get no access.
 pub(crate) fn write_config(path: &Path, contents: &str) -> Result<(), String> {
-    replace(path, contents.as_bytes())
-        .map_err(|error| format!("cannot write {}: {error}: the old file is as it was", path.display()))
+    replace(path, contents.as_bytes()).map_err(|error| {
+        format!(
+            "cannot write {}: {error}: the old file is as it was",
+            path.display()
+        )
+    })
 }
 
 fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
@@ -39,7 +43,11 @@ fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 }
 
 fn write_new(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)?;
     file.write_all(contents)?;
     file.sync_all()
 }
@@ -76,9 +84,21 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
         write_config(&link, "new").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(fs::symlink_metadata(&link).unwrap().file_type().is_symlink());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file stays");
+        assert_eq!(
+            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert!(
+            fs::symlink_metadata(&link)
+                .unwrap()
+                .file_type()
+                .is_symlink()
+        );
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            2,
+            "no temporary file stays"
+        );
     }
 
     #[test]

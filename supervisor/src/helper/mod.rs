@@ -120,7 +120,10 @@ impl Pool {
 
     fn push(&self, job: HelperJob) -> Result<(), HelperJob> {
         self.queue.push(job)?;
-        self.threads.iter().map(JoinHandle::thread).for_each(Thread::unpark);
+        self.threads
+            .iter()
+            .map(JoinHandle::thread)
+            .for_each(Thread::unpark);
         Ok(())
     }
 
@@ -157,7 +160,11 @@ fn perform(work: Work, stopping: &AtomicBool) -> Result<Outcome, String> {
             contents.zeroize();
             written.map(|()| Outcome::Written)
         }
-        Work::Script { command, environment, timeout_ms } => {
+        Work::Script {
+            command,
+            environment,
+            timeout_ms,
+        } => {
             let limit = Duration::from_millis(u64::from(timeout_ms));
             scripts::run(&command, &environment, limit, stopping).map(|()| Outcome::ScriptDone)
         }
@@ -166,7 +173,9 @@ fn perform(work: Work, stopping: &AtomicBool) -> Result<Outcome, String> {
 
 /// Sends an answer; meta being gone is noticed where the stream is read.
 fn answer(stream: &Mutex<UnixStream>, answer: &HelperAnswer) {
-    let Ok(bytes) = protocol::frame(answer) else { return };
+    let Ok(bytes) = protocol::frame(answer) else {
+        return;
+    };
     let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
     let _ = stream.write_all(&bytes);
 }
@@ -193,14 +202,29 @@ mod tests {
         let (mut meta, helper) = UnixStream::pair().unwrap();
         let thread = thread::spawn(move || run(helper.into()));
         let mut reader = FrameReader::default();
-        let work = Work::Resolve { host: "127.0.0.1".into(), port: 7 };
+        let work = Work::Resolve {
+            host: "127.0.0.1".into(),
+            port: 7,
+        };
         let got = ask(&mut meta, &mut reader, &HelperJob { id: 1, work });
         let want = Outcome::Addresses(vec!["127.0.0.1:7".parse().unwrap()]);
-        assert_eq!(got, HelperAnswer { id: 1, result: Ok(want) });
-        let work = Work::Script { command: "true".into(), environment: vec![], timeout_ms: 5000 };
+        assert_eq!(
+            got,
+            HelperAnswer {
+                id: 1,
+                result: Ok(want)
+            }
+        );
+        let work = Work::Script {
+            command: "true".into(),
+            environment: vec![],
+            timeout_ms: 5000,
+        };
         let got = ask(&mut meta, &mut reader, &HelperJob { id: 2, work });
         assert_eq!(got.result, Ok(Outcome::ScriptDone));
-        let work = Work::ReadConfig { path: "/nonexistent.conf".into() };
+        let work = Work::ReadConfig {
+            path: "/nonexistent.conf".into(),
+        };
         let got = ask(&mut meta, &mut reader, &HelperJob { id: 3, work });
         assert!(got.result.unwrap_err().contains("/nonexistent.conf"));
         drop(meta);

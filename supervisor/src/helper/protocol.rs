@@ -96,7 +96,9 @@ impl FrameReader {
 
     /// The next whole message.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, CodecError> {
-        let Some((message, length)) = codec::unframe(&self.buffer, FRAME_LIMIT)? else { return Ok(None) };
+        let Some((message, length)) = codec::unframe(&self.buffer, FRAME_LIMIT)? else {
+            return Ok(None);
+        };
         // A frame may have held a private key.
         self.buffer[..length].zeroize();
         self.buffer.drain(..length);
@@ -106,7 +108,9 @@ impl FrameReader {
 
 impl std::fmt::Debug for FrameReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameReader").field("waiting", &self.buffer.len()).finish()
+        f.debug_struct("FrameReader")
+            .field("waiting", &self.buffer.len())
+            .finish()
     }
 }
 
@@ -116,7 +120,13 @@ mod tests {
 
     #[test]
     fn frames_survive_any_chunking() {
-        let job = HelperJob { id: 7, work: Work::Resolve { host: "vpn.example".into(), port: 51820 } };
+        let job = HelperJob {
+            id: 7,
+            work: Work::Resolve {
+                host: "vpn.example".into(),
+                port: 51820,
+            },
+        };
         let bytes = [frame(&job).unwrap().to_vec(), frame(&job).unwrap().to_vec()].concat();
         for chunk in [1, 3, 1000] {
             let mut reader = FrameReader::default();

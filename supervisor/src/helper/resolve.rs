@@ -9,11 +9,15 @@ const ADDRESSES: usize = 16;
 pub(crate) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let found: Vec<SocketAddr> = (host, port)
         .to_socket_addrs()
-        .map_err(|error| format!("cannot resolve {host}: {error}: check the name and /etc/resolv.conf"))?
+        .map_err(|error| {
+            format!("cannot resolve {host}: {error}: check the name and /etc/resolv.conf")
+        })?
         .take(ADDRESSES)
         .collect();
     if found.is_empty() {
-        return Err(format!("cannot resolve {host}: it has no address: check the name"));
+        return Err(format!(
+            "cannot resolve {host}: it has no address: check the name"
+        ));
     }
     Ok(found)
 }

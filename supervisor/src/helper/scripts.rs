@@ -61,7 +61,10 @@ fn judge(command: &str, status: ExitStatus) -> Result<(), String> {
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),
         (Some(code), _) => Err(format!("`{command}` ended with status {code}")),
-        (None, signal) => Err(format!("`{command}` was ended by signal {}", signal.unwrap_or(0))),
+        (None, signal) => Err(format!(
+            "`{command}` was ended by signal {}",
+            signal.unwrap_or(0)
+        )),
     }
 }
 
@@ -74,9 +77,23 @@ mod tests {
         let idle = AtomicBool::new(false);
         let environment = [("RINGWAY_PEER".to_owned(), "laptop".to_owned())];
         let limit = Duration::from_secs(10);
-        run("test \"$RINGWAY_PEER\" = laptop", &environment, limit, &idle).unwrap();
-        assert!(run("exit 3", &[], limit, &idle).unwrap_err().contains("status 3"));
-        assert!(run("kill -9 $$", &[], limit, &idle).unwrap_err().contains("signal 9"));
+        run(
+            "test \"$RINGWAY_PEER\" = laptop",
+            &environment,
+            limit,
+            &idle,
+        )
+        .unwrap();
+        assert!(
+            run("exit 3", &[], limit, &idle)
+                .unwrap_err()
+                .contains("status 3")
+        );
+        assert!(
+            run("kill -9 $$", &[], limit, &idle)
+                .unwrap_err()
+                .contains("signal 9")
+        );
     }
 
     #[test]
@@ -84,9 +101,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
         let command = format!("sleep 100 & echo $! > {} ; wait", file.display());
-        let error = run(&command, &[], Duration::from_millis(300), &AtomicBool::new(false)).unwrap_err();
+        let error = run(
+            &command,
+            &[],
+            Duration::from_millis(300),
+            &AtomicBool::new(false),
+        )
+        .unwrap_err();
         assert!(error.contains("was killed"), "{error}");
-        let pid: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        let pid: i32 = std::fs::read_to_string(&file)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
         // Gone, or a zombie that nobody reaps where init does not.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");

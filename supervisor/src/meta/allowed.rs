@@ -49,7 +49,9 @@ impl AllowedIps {
 
     /// Takes everything from `peer`.
     pub(crate) fn clear(&mut self, peer: PeerSlot) -> bool {
-        let Some(prefixes) = self.owned.remove(&peer) else { return false };
+        let Some(prefixes) = self.owned.remove(&peer) else {
+            return false;
+        };
         for prefix in &prefixes {
             self.owners.remove(prefix);
         }
@@ -57,16 +59,27 @@ impl AllowedIps {
     }
 
     /// What `peer` owns, in order, from after `last`.
-    pub(crate) fn of(&self, peer: PeerSlot, last: Option<Prefix>) -> impl Iterator<Item = Prefix> + '_ {
+    pub(crate) fn of(
+        &self,
+        peer: PeerSlot,
+        last: Option<Prefix>,
+    ) -> impl Iterator<Item = Prefix> + '_ {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-        self.owned.get(&peer).into_iter().flat_map(move |set| set.range((from, Bound::Unbounded)).copied())
+        self.owned
+            .get(&peer)
+            .into_iter()
+            .flat_map(move |set| set.range((from, Bound::Unbounded)).copied())
     }
 
     /// Every prefix of every peer, as the workers' table takes it.
     pub(crate) fn routes(&self) -> Vec<Route> {
         self.owners
             .iter()
-            .map(|(prefix, peer)| Route { address: prefix.address(), length: prefix.length(), peer: *peer })
+            .map(|(prefix, peer)| Route {
+                address: prefix.address(),
+                length: prefix.length(),
+                peer: *peer,
+            })
             .collect()
     }
 
@@ -92,11 +105,23 @@ mod tests {
     fn a_prefix_moves_from_one_peer_to_another() {
         let mut allowed = AllowedIps::default();
         assert_eq!(allowed.insert(prefix("10.0.0.7/8"), PeerSlot(1)), None);
-        assert_eq!(allowed.insert(prefix("10.0.0.0/8"), PeerSlot(2)), Some(PeerSlot(1)));
+        assert_eq!(
+            allowed.insert(prefix("10.0.0.0/8"), PeerSlot(2)),
+            Some(PeerSlot(1))
+        );
         assert_eq!(allowed.of(PeerSlot(1), None).count(), 0);
-        assert_eq!(allowed.of(PeerSlot(2), None).collect::<Vec<_>>(), [prefix("10.0.0.0/8")]);
-        assert!(!allowed.remove(prefix("10.0.0.0/8"), PeerSlot(1)), "only its owner loses it");
-        assert_eq!(allowed.insert(prefix("10.0.0.0/8"), PeerSlot(2)), Some(PeerSlot(2)));
+        assert_eq!(
+            allowed.of(PeerSlot(2), None).collect::<Vec<_>>(),
+            [prefix("10.0.0.0/8")]
+        );
+        assert!(
+            !allowed.remove(prefix("10.0.0.0/8"), PeerSlot(1)),
+            "only its owner loses it"
+        );
+        assert_eq!(
+            allowed.insert(prefix("10.0.0.0/8"), PeerSlot(2)),
+            Some(PeerSlot(2))
+        );
         assert_eq!(allowed.len(), 1);
         assert!(allowed.clear(PeerSlot(2)));
         assert_eq!(allowed.len(), 0);

@@ -68,7 +68,14 @@ impl Core {
             return None;
         };
         self.job(JobPurpose::Reload, Work::ReadConfig { path }, FILE_LIMIT);
-        Some(Reload { id, keep_runtime, config: None, step: Step::Listen, waits: None, remark: "" })
+        Some(Reload {
+            id,
+            keep_runtime,
+            config: None,
+            step: Step::Listen,
+            waits: None,
+            remark: "",
+        })
     }
 
     /// The supervisor wants the file written.
@@ -78,14 +85,20 @@ impl Core {
             return self.done(id, Err(error.to_owned()));
         };
         let saved = self.running_config();
-        let text = if path.extension().is_some_and(|extension| extension == "toml") {
+        let text = if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
             Ok(ringway_proto::config::write_toml(&saved))
         } else {
             ringway_proto::config::write_conf(&saved)
         };
         match text {
             Ok(text) => {
-                let work = Work::WriteConfig { path, contents: text.to_string() };
+                let work = Work::WriteConfig {
+                    path,
+                    contents: text.to_string(),
+                };
                 self.job(JobPurpose::Save { id }, work, FILE_LIMIT);
             }
             Err(error) => self.done(id, Err(error.to_string())),
@@ -103,14 +116,20 @@ impl Core {
             public_key: peer.public_key,
             name: peer.name.clone(),
             preshared_key: (!peer.preshared_key.is_zero()).then(|| peer.preshared_key.clone()),
-            endpoint: peer.endpoint.map(|endpoint| endpoint.remote.into()).or_else(|| peer.host.clone()),
+            endpoint: peer
+                .endpoint
+                .map(|endpoint| endpoint.remote.into())
+                .or_else(|| peer.host.clone()),
             allowed_ips: self.allowed.of(peer.slot, None).collect(),
             persistent_keepalive: (peer.keepalive != 0).then_some(peer.keepalive),
             peer_up: peer.up_command.clone(),
             peer_down: peer.down_command.clone(),
         });
         self.config.with_runtime(&ringway_proto::config::Runtime {
-            private_key: self.identity.as_ref().map(|identity| identity.private.clone()),
+            private_key: self
+                .identity
+                .as_ref()
+                .map(|identity| identity.private.clone()),
             listen_port: self.gateway.listen_port,
             fwmark: self.gateway.fwmark,
             peers: peers.collect(),
@@ -118,14 +137,27 @@ impl Core {
     }
 
     /// Whether the configuration fits, beside so much that stays.
-    fn check_limits(&self, config: &Config, peers: usize, routes: usize) -> Result<(), LimitReached> {
+    fn check_limits(
+        &self,
+        config: &Config,
+        peers: usize,
+        routes: usize,
+    ) -> Result<(), LimitReached> {
         let wanted = config.peers.len() + peers;
-        let prefixes: usize = config.peers.iter().map(|peer| peer.allowed_ips.len()).sum::<usize>() + routes;
+        let prefixes: usize = config
+            .peers
+            .iter()
+            .map(|peer| peer.allowed_ips.len())
+            .sum::<usize>()
+            + routes;
         let limits = [
             ("peers", wanted, self.geometry.peers),
             ("routes", prefixes, self.geometry.routes),
         ];
-        match limits.into_iter().find(|(_, wanted, limit)| *wanted > *limit as usize) {
+        match limits
+            .into_iter()
+            .find(|(_, wanted, limit)| *wanted > *limit as usize)
+        {
             Some((field, _, value)) => Err(LimitReached { field, value }),
             None => Ok(()),
         }
@@ -135,15 +167,18 @@ impl Core {
         self.set_private_key(config.interface.private_key.clone());
         let wanted: HashSet<_> = config.peers.iter().map(|peer| peer.public_key).collect();
         for slot in self.peers.slots() {
-            let stays = self
-                .peers
-                .get(slot)
-                .is_some_and(|peer| wanted.contains(&peer.public_key) || (keep_runtime && peer.runtime));
+            let stays = self.peers.get(slot).is_some_and(|peer| {
+                wanted.contains(&peer.public_key) || (keep_runtime && peer.runtime)
+            });
             if !stays {
                 self.remove_peer(slot);
             }
         }
-        let own = config.interface.private_key.as_ref().map(ringway_proto::keys::PrivateKey::public);
+        let own = config
+            .interface
+            .private_key
+            .as_ref()
+            .map(ringway_proto::keys::PrivateKey::public);
         let mut slots = Vec::with_capacity(config.peers.len());
         for peer in &config.peers {
             // The kernel ignores a peer with the gateway's own key, so that one list serves all.
@@ -156,7 +191,10 @@ impl Core {
         for (slot, peer) in &slots {
             let wanted: HashSet<Prefix> = peer.allowed_ips.iter().map(Prefix::masked).collect();
             let present: Vec<Prefix> = self.allowed.of(*slot, None).collect();
-            for prefix in present.into_iter().filter(|prefix| !wanted.contains(prefix)) {
+            for prefix in present
+                .into_iter()
+                .filter(|prefix| !wanted.contains(prefix))
+            {
                 self.disallow(*slot, prefix);
             }
         }
@@ -171,7 +209,9 @@ impl Core {
     }
 
     fn apply_peer(&mut self, slot: PeerSlot, wanted: &Peer) {
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         peer.runtime = false;
         peer.name.clone_from(&wanted.name);
         peer.up_command.clone_from(&wanted.peer_up);
@@ -206,10 +246,18 @@ impl Reload {
             .peers
             .iter()
             .filter(|peer| self.keep_runtime && peer.runtime)
-            .filter(|peer| !config.peers.iter().any(|wanted| wanted.public_key == peer.public_key))
+            .filter(|peer| {
+                !config
+                    .peers
+                    .iter()
+                    .any(|wanted| wanted.public_key == peer.public_key)
+            })
             .map(|peer| peer.slot)
             .collect();
-        let routes = kept.iter().map(|slot| core.allowed.of(*slot, None).count()).sum();
+        let routes = kept
+            .iter()
+            .map(|slot| core.allowed.of(*slot, None).count())
+            .sum();
         if let Err(error) = core.check_limits(&config, kept.len(), routes) {
             return self.fail(core, error.to_string());
         }
@@ -218,7 +266,12 @@ impl Reload {
     }
 
     /// The supervisor answered. `true`: the reload has ended.
-    pub(crate) fn answered(&mut self, core: &mut Core, id: u32, result: Result<Granted, Refused>) -> bool {
+    pub(crate) fn answered(
+        &mut self,
+        core: &mut Core,
+        id: u32,
+        result: Result<Granted, Refused>,
+    ) -> bool {
         if self.waits != Some(id) {
             return false;
         }
@@ -243,14 +296,19 @@ impl Reload {
     /// Goes on until something has to be waited for. `true`: the reload has ended.
     fn step(&mut self, core: &mut Core) -> bool {
         loop {
-            let Some(config) = &self.config else { return true };
+            let Some(config) = &self.config else {
+                return true;
+            };
             let (before, after) = (&core.config.interface, &config.interface);
             match self.step {
                 Step::Listen => {
                     self.step = Step::Fwmark;
                     if listens_elsewhere(before, after) {
                         let what = Privileged::Listen {
-                            port: after.listen_port.filter(|port| *port != 0).unwrap_or(core.gateway.listen_port),
+                            port: after
+                                .listen_port
+                                .filter(|port| *port != 0)
+                                .unwrap_or(core.gateway.listen_port),
                             addresses: after.listen_addresses.clone(),
                             device: after.bind_device.clone(),
                             fwmark: core.gateway.fwmark,
@@ -276,10 +334,15 @@ impl Reload {
                     match core.publish_routes() {
                         Ok(()) => self.step = Step::Interface,
                         Err(PublishError::Busy) => return false,
-                        Err(PublishError::Full) => return self.fail(core, PublishError::Full.to_string()),
+                        Err(PublishError::Full) => {
+                            return self.fail(core, PublishError::Full.to_string());
+                        }
                     }
                     tracing::info!("configuration read again");
-                    let change = InterfaceChange { addresses: after.addresses.clone(), mtu: after.mtu };
+                    let change = InterfaceChange {
+                        addresses: after.addresses.clone(),
+                        mtu: after.mtu,
+                    };
                     self.waits = Some(core.request(Purpose::Reload, Privileged::Interface(change)));
                 }
                 Step::Interface => {
@@ -310,7 +373,14 @@ fn listens_elsewhere(before: &Interface, after: &Interface) -> bool {
 /// What a reload can't change, for whoever asked for it.
 fn later(before: &Interface, after: &Interface) -> &'static str {
     let fixed = |interface: &Interface| {
-        (interface.workers, interface.shards, interface.cpus.clone(), interface.poll, interface.limits, interface.table)
+        (
+            interface.workers,
+            interface.shards,
+            interface.cpus.clone(),
+            interface.poll,
+            interface.limits,
+            interface.table,
+        )
     };
     if fixed(before) == fixed(after) {
         ""

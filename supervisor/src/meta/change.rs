@@ -28,7 +28,10 @@ impl Core {
         if let Some(own) = public.and_then(|public| self.peers.find(&public)) {
             self.remove_peer(own);
         }
-        self.identity = key.map(|private| Identity { checker: MacChecker::new(&private.public()), private });
+        self.identity = key.map(|private| Identity {
+            checker: MacChecker::new(&private.public()),
+            private,
+        });
         self.gateway.public_key = public.map_or([0; 32], |public| *public.as_bytes());
         self.publish_gateway();
         for slot in self.peers.slots() {
@@ -49,7 +52,10 @@ impl Core {
             return Ok(slot);
         }
         let Some(peer) = self.peers.insert(public_key, self.constants) else {
-            let error = LimitReached { field: "peers", value: self.peers.limit() };
+            let error = LimitReached {
+                field: "peers",
+                value: self.peers.limit(),
+            };
             tracing::error!("{error}");
             return Err(error);
         };
@@ -83,7 +89,9 @@ impl Core {
     /// Sets a peer's persistent keepalive; switched on, it begins with one at once.
     pub(super) fn set_keepalive(&mut self, slot: PeerSlot, seconds: u16) {
         let (now, link_up) = (self.now, self.gateway.link_up);
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         let begins = peer.keepalive == 0 && seconds != 0 && link_up;
         if peer.keepalive == seconds {
             return;
@@ -100,13 +108,20 @@ impl Core {
     }
 
     /// Gives an allowed IP to a peer; tells who had it.
-    pub(super) fn allow(&mut self, slot: PeerSlot, prefix: Prefix) -> Result<Option<PeerSlot>, LimitReached> {
+    pub(super) fn allow(
+        &mut self,
+        slot: PeerSlot,
+        prefix: Prefix,
+    ) -> Result<Option<PeerSlot>, LimitReached> {
         let owner = self.allowed.owner(prefix);
         if owner == Some(slot) {
             return Ok(owner);
         }
         if owner.is_none() && self.allowed.len() >= self.geometry.routes as usize {
-            let error = LimitReached { field: "routes", value: self.geometry.routes };
+            let error = LimitReached {
+                field: "routes",
+                value: self.geometry.routes,
+            };
             tracing::error!("{error}");
             return Err(error);
         }
@@ -131,7 +146,8 @@ impl Core {
         }
         let rings = &self.rings;
         let routes = self.allowed.routes();
-        self.state.publish_routes(&routes, |epoch| rings.workers_passed(epoch))?;
+        self.state
+            .publish_routes(&routes, |epoch| rings.workers_passed(epoch))?;
         self.routes_dirty = false;
         Ok(())
     }

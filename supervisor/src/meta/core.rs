@@ -110,7 +110,15 @@ pub(crate) struct Parts {
 impl Core {
     /// A core without peers and without a key.
     pub(crate) fn new(parts: Parts, now: Instant, unix_ns: u64) -> Self {
-        let Parts { state, keys, lanes, rings, workers, geometry, constants } = parts;
+        let Parts {
+            state,
+            keys,
+            lanes,
+            rings,
+            workers,
+            geometry,
+            constants,
+        } = parts;
         Self {
             state,
             keys,
@@ -176,7 +184,8 @@ impl Core {
     /// A look at a peer's activity words.
     pub(super) fn activity(&self, slot: PeerSlot) -> ActivitySnapshot {
         let words = self.activities.activity(slot);
-        let read = |word: &std::sync::atomic::AtomicU64| Instant::from_word(word.load(Ordering::Acquire));
+        let read =
+            |word: &std::sync::atomic::AtomicU64| Instant::from_word(word.load(Ordering::Acquire));
         ActivitySnapshot {
             first_unanswered: read(&words.first_unanswered),
             first_unacknowledged: read(&words.first_unacknowledged),
@@ -194,7 +203,9 @@ impl Core {
 
     /// Writes what the tools show of a peer.
     pub(super) fn publish_peer(&mut self, slot: PeerSlot) {
-        let Some(peer) = self.peers.get(slot) else { return };
+        let Some(peer) = self.peers.get(slot) else {
+            return;
+        };
         let record = PeerRecord {
             incarnation: peer.incarnation,
             public_key: *peer.public_key.as_bytes(),
@@ -211,7 +222,9 @@ impl Core {
 
     /// Writes what the workers need of a peer.
     pub(super) fn publish_path(&mut self, slot: PeerSlot) {
-        let Some(peer) = self.peers.get(slot) else { return };
+        let Some(peer) = self.peers.get(slot) else {
+            return;
+        };
         let path = PeerPath {
             incarnation: peer.incarnation,
             endpoint: peer.endpoint,
@@ -242,7 +255,12 @@ impl Core {
             |slot| {
                 // The next peer of this slot counts from zero.
                 let traffic = rings.traffic(slot);
-                for word in [&traffic.rx_bytes, &traffic.rx_packets, &traffic.tx_bytes, &traffic.tx_packets] {
+                for word in [
+                    &traffic.rx_bytes,
+                    &traffic.rx_packets,
+                    &traffic.tx_bytes,
+                    &traffic.tx_packets,
+                ] {
                     word.store(0, Ordering::Relaxed);
                 }
             },

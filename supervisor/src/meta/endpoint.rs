@@ -18,7 +18,9 @@ const ROAM_AGE: Duration = Duration::from_secs(1);
 impl Core {
     /// An authenticated handshake message came from here.
     pub(super) fn learn_endpoint(&mut self, slot: PeerSlot, source: Source) {
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         let former = peer.endpoint.replace(source.into());
         if former == peer.endpoint {
             return;
@@ -35,10 +37,26 @@ impl Core {
     }
 
     /// An authenticated packet came from another address; an older packet moves nothing.
-    pub(super) fn roam(&mut self, lane: LaneSlot, local_index: u32, counter: u64, endpoint: Endpoint) {
-        let Some((slot, _)) = self.lanes.find(local_index).filter(|(_, found)| *found == lane) else { return };
-        let Some(peer) = self.peers.get_mut(slot) else { return };
-        let Some(session) = peer.sessions.find(lane, local_index) else { return };
+    pub(super) fn roam(
+        &mut self,
+        lane: LaneSlot,
+        local_index: u32,
+        counter: u64,
+        endpoint: Endpoint,
+    ) {
+        let Some((slot, _)) = self
+            .lanes
+            .find(local_index)
+            .filter(|(_, found)| *found == lane)
+        else {
+            return;
+        };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        let Some(session) = peer.sessions.find(lane, local_index) else {
+            return;
+        };
         let order = (session.serial, counter.saturating_add(1));
         if order <= peer.roamed {
             return;
@@ -49,18 +67,26 @@ impl Core {
 
     /// Somebody said where the peer is.
     pub(super) fn set_endpoint(&mut self, slot: PeerSlot, remote: SocketAddr) {
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         let known = peer.endpoint.map(|endpoint| endpoint.remote);
         if known != Some(remote) {
-            peer.endpoint = Some(Endpoint { remote, local: None, ifindex: 0 });
+            peer.endpoint = Some(Endpoint {
+                remote,
+                local: None,
+                ifindex: 0,
+            });
             peer.path.reset();
             peer.looped = false;
             self.publish_path(slot);
             self.ask_route(slot);
         }
-        let Some(peer) = self.peers.get_mut(slot) else { return };
-        let waits = peer.timers.handshake_under_way() && known.is_none();
-        if waits || (peer.keepalive != 0 && known.is_none()) {
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        let wanted = std::mem::take(&mut peer.wanted) || peer.keepalive != 0;
+        if wanted && known.is_none() {
             self.want_session(slot);
         }
     }
@@ -69,9 +95,16 @@ impl Core {
     /// be gone.
     pub(crate) fn addresses_gone(&mut self, gone: &[IpAddr]) {
         for slot in self.peers.slots() {
-            let Some(peer) = self.peers.get_mut(slot) else { continue };
-            let Some(endpoint) = &mut peer.endpoint else { continue };
-            if endpoint.local.is_some_and(|local| gone.is_empty() || gone.contains(&local)) {
+            let Some(peer) = self.peers.get_mut(slot) else {
+                continue;
+            };
+            let Some(endpoint) = &mut peer.endpoint else {
+                continue;
+            };
+            if endpoint
+                .local
+                .is_some_and(|local| gone.is_empty() || gone.contains(&local))
+            {
                 endpoint.local = None;
                 endpoint.ifindex = 0;
                 self.publish_path(slot);
@@ -82,7 +115,9 @@ impl Core {
 
     /// A datagram could not leave from the address that the endpoint names.
     pub(crate) fn forget_local(&mut self, slot: PeerSlot) {
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         if let Some(endpoint) = &mut peer.endpoint {
             endpoint.local = None;
             endpoint.ifindex = 0;
@@ -100,13 +135,24 @@ impl Core {
     /// Asks how datagrams to the peer leave: for its MTU, and lest they come back to ourselves.
     pub(super) fn ask_route(&mut self, slot: PeerSlot) {
         let (now, fwmark) = (self.now, self.gateway.fwmark);
-        let Some(peer) = self.peers.get_mut(slot) else { return };
-        let Some(endpoint) = peer.endpoint else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        let Some(endpoint) = peer.endpoint else {
+            return;
+        };
         peer.path.asked = Some(now);
         let (incarnation, destination) = (peer.incarnation, endpoint.remote);
         self.request(
-            Purpose::Route { peer: slot, incarnation, destination },
-            Privileged::RouteOf { destination, fwmark },
+            Purpose::Route {
+                peer: slot,
+                incarnation,
+                destination,
+            },
+            Privileged::RouteOf {
+                destination,
+                fwmark,
+            },
         );
     }
 
@@ -135,12 +181,16 @@ impl Core {
         destination: SocketAddr,
         answer: &Result<Granted, Refused>,
     ) {
-        let Some(peer) = self.peers.same(slot, incarnation) else { return };
+        let Some(peer) = self.peers.same(slot, incarnation) else {
+            return;
+        };
         if peer.endpoint.map(|endpoint| endpoint.remote) != Some(destination) {
             return;
         }
         // No route: the datagrams themselves will tell.
-        let Ok(Granted::Route { mtu, own, .. }) = *answer else { return };
+        let Ok(Granted::Route { mtu, own, .. }) = *answer else {
+            return;
+        };
         let was_looped = std::mem::replace(&mut peer.looped, own);
         let changed = if own { false } else { peer.path.set_route(mtu) };
         if changed {
@@ -156,15 +206,21 @@ impl Core {
 
     /// A peer's endpoint turned out to lie behind its own tunnel.
     pub(super) fn looped(&mut self, slot: PeerSlot) {
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         if !std::mem::replace(&mut peer.looped, true) {
             self.tell_loop(slot);
         }
     }
 
     fn tell_loop(&mut self, slot: PeerSlot) {
-        let Some(peer) = self.peers.get(slot) else { return };
-        let Some(endpoint) = peer.endpoint else { return };
+        let Some(peer) = self.peers.get(slot) else {
+            return;
+        };
+        let Some(endpoint) = peer.endpoint else {
+            return;
+        };
         tracing::warn!(
             peer = %peer.label(),
             endpoint = %endpoint.remote,

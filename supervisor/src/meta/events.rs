@@ -22,16 +22,33 @@ impl Core {
                 }
             }
             Event::Confirmed { lane, local_index } => self.confirmed(lane, local_index),
-            Event::Roamed { lane, local_index, counter, endpoint } => {
+            Event::Roamed {
+                lane,
+                local_index,
+                counter,
+                endpoint,
+            } => {
                 self.roam(lane, local_index, counter, endpoint);
             }
-            Event::RekeyDue { lane, local_index, last_minute } => {
+            Event::RekeyDue {
+                lane,
+                local_index,
+                last_minute,
+            } => {
                 self.rekey_due(lane, local_index, last_minute);
             }
             Event::LaneCleaned { lane } => self.lanes.cleaned(lane),
-            Event::PathMtu { peer, incarnation, mtu } => {
+            Event::PathMtu {
+                peer,
+                incarnation,
+                mtu,
+            } => {
                 let now = self.now;
-                if self.peers.same(peer, incarnation).is_some_and(|known| known.path.lower(mtu, now)) {
+                if self
+                    .peers
+                    .same(peer, incarnation)
+                    .is_some_and(|known| known.path.lower(mtu, now))
+                {
                     self.publish_path(peer);
                     self.reschedule(peer);
                 }
@@ -46,9 +63,15 @@ impl Core {
 
     fn confirmed(&mut self, lane: LaneSlot, local_index: u32) {
         let now = self.now;
-        let Some(slot) = self.owner(lane, local_index) else { return };
-        let Some(peer) = self.peers.get_mut(slot) else { return };
-        let Some(retired) = peer.sessions.confirm(lane, local_index) else { return };
+        let Some(slot) = self.owner(lane, local_index) else {
+            return;
+        };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        let Some(retired) = peer.sessions.confirm(lane, local_index) else {
+            return;
+        };
         peer.timers.session_confirmed(now);
         self.publish_path(slot);
         self.retire(retired);
@@ -58,10 +81,17 @@ impl Core {
 
     fn rekey_due(&mut self, lane: LaneSlot, local_index: u32, last_minute: bool) {
         let now = self.now;
-        let Some(slot) = self.owner(lane, local_index) else { return };
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(slot) = self.owner(lane, local_index) else {
+            return;
+        };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         // Of a session that was replaced already nothing is due.
-        let current = peer.sessions.current.is_some_and(|session| session.lane == lane);
+        let current = peer
+            .sessions
+            .current
+            .is_some_and(|session| session.lane == lane);
         if !current {
             return;
         }

@@ -25,7 +25,11 @@ pub(crate) struct Flood {
 impl Flood {
     /// Nothing has arrived yet.
     pub(crate) fn new(now: Instant) -> Self {
-        Self { since: now, count_then: 0, flooded: false }
+        Self {
+            since: now,
+            count_then: 0,
+            flooded: false,
+        }
     }
 
     /// Takes the number of all datagrams so far; tells how long to rest.

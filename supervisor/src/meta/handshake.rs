@@ -30,7 +30,11 @@ impl Core {
         add(&counters.rx_packets, 1);
         add(&counters.rx_bytes, datagram.len() as u64);
         let wrong_length = |length: usize, expected: usize| {
-            if length < expected { DropReason::Truncated } else { DropReason::Oversized }
+            if length < expected {
+                DropReason::Truncated
+            } else {
+                DropReason::Oversized
+            }
         };
         match MessageType::of(datagram) {
             None if datagram.len() < 4 => self.dropped(DropReason::Truncated),
@@ -50,15 +54,16 @@ impl Core {
     /// Works on the message that waits longest. `false`: none waits.
     pub(crate) fn work_off(&mut self) -> bool {
         let under_load = self.queue.under_load(self.now);
-        let Some(waiting) = self.queue.pop() else { return false };
+        let Some(waiting) = self.queue.pop() else {
+            return false;
+        };
         let message = waiting.bytes();
         if under_load && !self.prove_address(message, waiting.source) {
             return true;
         }
         let parsed = match MessageType::of(message) {
-            Some(MessageType::Initiation) => {
-                Initiation::parse(message).map(|initiation| self.initiation(&initiation, waiting.source))
-            }
+            Some(MessageType::Initiation) => Initiation::parse(message)
+                .map(|initiation| self.initiation(&initiation, waiting.source)),
             _ => Response::parse(message).map(|response| self.response(&response, waiting.source)),
         };
         if parsed.is_err() {
@@ -76,10 +81,14 @@ impl Core {
     pub(super) fn initiate(&mut self, slot: PeerSlot) {
         let random = self.random();
         let now = self.now;
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         peer.timers.initiation_sent(now, random);
         if peer.timers.attempts() >= SILENT_ATTEMPTS {
-            let at = peer.endpoint.map_or(super::refusals::NOWHERE, |endpoint| endpoint.remote);
+            let at = peer
+                .endpoint
+                .map_or(super::refusals::NOWHERE, |endpoint| endpoint.remote);
             self.refuse(slot, RefusalReason::NoAnswer, at);
         }
         if let Some((endpoint, message)) = self.make_initiation(slot) {
@@ -92,12 +101,7 @@ impl Core {
     fn make_initiation(&mut self, slot: PeerSlot) -> Option<(Endpoint, [u8; Initiation::LEN])> {
         let peer = self.peers.get(slot)?;
         let Some(endpoint) = peer.endpoint else {
-            let reason = if peer.resolving.failed() {
-                RefusalReason::UnresolvedEndpoint
-            } else {
-                RefusalReason::NoEndpoint
-            };
-            self.refuse(slot, reason, super::refusals::NOWHERE);
+            self.refuse_without_endpoint(slot);
             return None;
         };
         if peer.looped {
@@ -114,16 +118,17 @@ impl Core {
             Some(pending) => (pending.lane, self.lanes.renew(pending.lane, random)?),
             None => self.lanes.allocate(slot, random)?,
         };
-        let (handshake, message) = match noise::initiate(private, &peer.public_key, index, timestamp) {
-            Ok(made) => made,
-            Err(error) => {
-                self.lanes.retire(lane);
-                if error == NoiseError::LowOrderPoint {
-                    self.refuse(slot, RefusalReason::LowOrderPoint, endpoint.remote);
+        let (handshake, message) =
+            match noise::initiate(private, &peer.public_key, index, timestamp) {
+                Ok(made) => made,
+                Err(error) => {
+                    self.lanes.retire(lane);
+                    if error == NoiseError::LowOrderPoint {
+                        self.refuse(slot, RefusalReason::LowOrderPoint, endpoint.remote);
+                    }
+                    return None;
                 }
-                return None;
-            }
-        };
+            };
         let mut bytes = message.to_bytes();
         peer.macs.seal(&mut bytes, self.now);
         peer.pending = Some(Pending { handshake, lane });
@@ -131,11 +136,17 @@ impl Core {
     }
 
     fn forward(&mut self, datagram: &[u8], header: &PacketHeader) {
-        let Some(index) = datagram.get(4..8).and_then(|field| field.first_chunk::<4>()) else {
+        let Some(index) = datagram
+            .get(4..8)
+            .and_then(|field| field.first_chunk::<4>())
+        else {
             self.dropped(DropReason::Truncated);
             return;
         };
-        if !self.workers.hand_over(&self.rings, u32::from_le_bytes(*index), *header, datagram) {
+        if !self
+            .workers
+            .hand_over(&self.rings, u32::from_le_bytes(*index), *header, datagram)
+        {
             self.dropped(DropReason::RingFull);
         }
     }
@@ -146,7 +157,11 @@ impl Core {
             self.dropped(DropReason::UnknownPeer);
             return;
         };
-        if identity.checker.check(message, source.remote, false, self.now) == MacVerdict::BadMac1 {
+        if identity
+            .checker
+            .check(message, source.remote, false, self.now)
+            == MacVerdict::BadMac1
+        {
             self.dropped(DropReason::BadMac1);
             self.refuse_unknown(RefusalReason::Mac1, source.remote);
             return;
@@ -158,8 +173,13 @@ impl Core {
 
     /// Under load: whether the sender has shown a cookie and asks seldom enough. Else it gets one.
     fn prove_address(&mut self, message: &[u8], source: Source) -> bool {
-        let Some(identity) = &mut self.identity else { return false };
-        match identity.checker.check(message, source.remote, true, self.now) {
+        let Some(identity) = &mut self.identity else {
+            return false;
+        };
+        match identity
+            .checker
+            .check(message, source.remote, true, self.now)
+        {
             MacVerdict::BadMac1 => {
                 self.dropped(DropReason::BadMac1);
                 false
@@ -175,9 +195,15 @@ impl Core {
             MacVerdict::Mac1Only => {
                 let sender = message.get(4..8).and_then(|field| field.first_chunk::<4>());
                 let sender = u32::from_le_bytes(*sender.unwrap_or(&[0; 4]));
-                if let Ok(reply) = identity.checker.cookie_reply(message, sender, source.remote, self.now) {
+                if let Ok(reply) =
+                    identity
+                        .checker
+                        .cookie_reply(message, sender, source.remote, self.now)
+                {
                     add(&self.rings.meta_counters().cookies_sent, 1);
-                    self.out.datagrams.push(Datagram::new(source, 0, None, &reply.to_bytes()));
+                    self.out
+                        .datagrams
+                        .push(Datagram::new(source, 0, None, &reply.to_bytes()));
                 }
                 self.dropped(DropReason::UnderLoad);
                 self.refuse_unknown(RefusalReason::CookieRequired, source.remote);
@@ -193,8 +219,13 @@ impl Core {
             Err(WireError::Oversized { .. }) => return self.dropped(DropReason::Oversized),
             Err(_) => return self.dropped(DropReason::Truncated),
         };
-        let peer = self.lanes.find(reply.receiver).and_then(|(slot, _)| self.peers.get_mut(slot));
-        let Some(peer) = peer else { return self.dropped(DropReason::BadCookie) };
+        let peer = self
+            .lanes
+            .find(reply.receiver)
+            .and_then(|(slot, _)| self.peers.get_mut(slot));
+        let Some(peer) = peer else {
+            return self.dropped(DropReason::BadCookie);
+        };
         if peer.macs.receive_cookie_reply(&reply, self.now).is_err() {
             return self.dropped(DropReason::BadCookie);
         }
@@ -207,7 +238,9 @@ impl Core {
 
     fn initiation(&mut self, message: &Initiation, source: Source) {
         add(&self.rings.meta_counters().initiations_received, 1);
-        let Some(Identity { private, .. }) = &self.identity else { return };
+        let Some(Identity { private, .. }) = &self.identity else {
+            return;
+        };
         let received = match noise::receive_initiation(private, message) {
             Ok(received) => received,
             Err(NoiseError::LowOrderPoint) => {
@@ -228,8 +261,13 @@ impl Core {
             return self.refuse(slot, RefusalReason::TimestampNotNewer, source.remote);
         }
         let (now, random) = (self.now, self.random());
-        let Some(peer) = self.peers.get_mut(slot) else { return };
-        if peer.initiation_received.is_some_and(|last| now.since(last) < Stamper::MIN_INTERVAL) {
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        if peer
+            .initiation_received
+            .is_some_and(|last| now.since(last) < Stamper::MIN_INTERVAL)
+        {
             self.dropped(DropReason::RateLimited);
             return self.refuse(slot, RefusalReason::RateLimited, source.remote);
         }
@@ -276,7 +314,10 @@ impl Core {
         let Some(pending) = peer.pending.as_mut().filter(|pending| pending.lane == lane) else {
             return self.dropped(DropReason::UnknownIndex);
         };
-        let (keys, remote_index) = match pending.handshake.receive_response(&peer.preshared_key, message) {
+        let (keys, remote_index) = match pending
+            .handshake
+            .receive_response(&peer.preshared_key, message)
+        {
             Ok(made) => made,
             Err(NoiseError::LowOrderPoint) => {
                 self.dropped(DropReason::LowOrderPoint);
@@ -299,7 +340,10 @@ impl Core {
         self.retire(retired);
         self.completed(slot);
         // The responder may send only after it has heard something under the new keys.
-        let keepalive = Command::Keepalive { lane, local_index: session.local_index };
+        let keepalive = Command::Keepalive {
+            lane,
+            local_index: session.local_index,
+        };
         self.workers.tell_home(&self.rings, lane, keepalive);
         self.reschedule(slot);
     }
@@ -307,7 +351,9 @@ impl Core {
     /// A session may be used from now on, in either role.
     pub(super) fn completed(&mut self, slot: PeerSlot) {
         let unix_ns = self.unix_ns;
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         peer.last_handshake_unix_ns = unix_ns;
         peer.unconfirmed = 0;
         peer.resolving.answered();
@@ -322,8 +368,16 @@ impl Core {
         }
     }
 
-    fn publish_keys(&mut self, slot: PeerSlot, session: Session, remote_index: u32, keys: &SessionKeys) {
-        let Some(peer) = self.peers.get(slot) else { return };
+    fn publish_keys(
+        &mut self,
+        slot: PeerSlot,
+        session: Session,
+        remote_index: u32,
+        keys: &SessionKeys,
+    ) {
+        let Some(peer) = self.peers.get(slot) else {
+            return;
+        };
         self.keys.publish(
             session.lane,
             &LaneKeys {
@@ -345,7 +399,9 @@ impl Core {
             peer.handshake_tx_bytes += message.len() as u64;
         }
         self.publish_peer(slot);
-        self.out.datagrams.push(Datagram::new(to.into(), HANDSHAKE_TOS, Some(slot), message));
+        self.out
+            .datagrams
+            .push(Datagram::new(to.into(), HANDSHAKE_TOS, Some(slot), message));
     }
 }
 
@@ -357,5 +413,11 @@ fn next_session(
     initiator: bool,
 ) -> Session {
     peer.serial += 1;
-    Session { lane, local_index, born, initiator, serial: peer.serial }
+    Session {
+        lane,
+        local_index,
+        born,
+        initiator,
+        serial: peer.serial,
+    }
 }

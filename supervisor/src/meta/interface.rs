@@ -18,7 +18,9 @@ impl Core {
         let now = self.now;
         for slot in self.peers.slots() {
             if up {
-                let Some(peer) = self.peers.get_mut(slot) else { continue };
+                let Some(peer) = self.peers.get_mut(slot) else {
+                    continue;
+                };
                 if peer.keepalive != 0 {
                     peer.timers.keepalive_started(now);
                     self.send_keepalive(slot);

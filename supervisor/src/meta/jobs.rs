@@ -55,7 +55,11 @@ impl Jobs {
 
     /// The jobs whose time is over: the helper died, or lost them.
     pub(super) fn overdue(&self, now: Instant) -> Vec<u64> {
-        self.open.iter().filter(|(_, open)| open.until <= now).map(|(id, _)| *id).collect()
+        self.open
+            .iter()
+            .filter(|(_, open)| open.until <= now)
+            .map(|(id, _)| *id)
+            .collect()
     }
 }
 
@@ -65,7 +69,14 @@ impl Core {
         self.jobs.last += 1;
         let id = self.jobs.last;
         let kept = (!matches!(work, Work::WriteConfig { .. })).then(|| work.clone());
-        self.jobs.open.insert(id, Open { purpose, until: self.now + limit, work: kept });
+        self.jobs.open.insert(
+            id,
+            Open {
+                purpose,
+                until: self.now + limit,
+                work: kept,
+            },
+        );
         self.out.jobs.push(HelperJob { id, work });
         id
     }
@@ -77,7 +88,10 @@ impl Core {
         let mut lost = Vec::new();
         for (id, open) in &self.jobs.open {
             match &open.work {
-                Some(work) => self.out.jobs.push(HelperJob { id: *id, work: work.clone() }),
+                Some(work) => self.out.jobs.push(HelperJob {
+                    id: *id,
+                    work: work.clone(),
+                }),
                 None => lost.push(*id),
             }
         }

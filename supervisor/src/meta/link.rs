@@ -19,7 +19,10 @@ impl Supervisor {
     /// Takes the channel.
     pub(crate) fn new(packets: Packets) -> io::Result<Self> {
         packets.set_nonblocking()?;
-        Ok(Self { packets, waiting: VecDeque::new() })
+        Ok(Self {
+            packets,
+            waiting: VecDeque::new(),
+        })
     }
 
     /// The next message; `Ok(None)`: none waits; an error or end of file: the supervisor is gone.
@@ -44,7 +47,9 @@ impl Supervisor {
                 Ok(()) => {
                     self.waiting.pop_front();
                 }
-                Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(true);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -74,7 +79,13 @@ impl Helper {
     pub(crate) fn new(stream: OwnedFd) -> io::Result<Self> {
         let stream = UnixStream::from(stream);
         stream.set_nonblocking(true)?;
-        Ok(Self { stream, reader: FrameReader::default(), out: Zeroizing::default(), written: 0, ended: false })
+        Ok(Self {
+            stream,
+            reader: FrameReader::default(),
+            out: Zeroizing::default(),
+            written: 0,
+            ended: false,
+        })
     }
 
     /// Reads what has come.

@@ -43,12 +43,17 @@ impl PathMtu {
 
     /// Another endpoint: nothing is known.
     pub(crate) fn reset(&mut self) {
-        *self = PathMtu { asked: self.asked, ..PathMtu::default() };
+        *self = PathMtu {
+            asked: self.asked,
+            ..PathMtu::default()
+        };
     }
 
     /// Forgets what is too old. `false`: nothing.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
-        self.learned.take_if(|(_, since)| now.since(*since) >= LEARNED_LIFETIME).is_some()
+        self.learned
+            .take_if(|(_, since)| now.since(*since) >= LEARNED_LIFETIME)
+            .is_some()
     }
 
     /// When [`PathMtu::expire`] has something to do.

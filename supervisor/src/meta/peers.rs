@@ -73,6 +73,8 @@ pub(crate) struct Peer {
     pub(crate) path: PathMtu,
     /// Session and counter of the packet that moved its endpoint last.
     pub(crate) roamed: (u64, u64),
+    /// A session is wanted as soon as its endpoint is known.
+    pub(crate) wanted: bool,
     /// Its endpoint is routed into this very tunnel.
     pub(crate) looped: bool,
     /// It has, or had until its keys go, a session; its command ran.
@@ -96,7 +98,9 @@ impl Peer {
 
     /// The name, or the key where there is none, for a message.
     pub(crate) fn label(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.public_key.to_string())
+        self.name
+            .clone()
+            .unwrap_or_else(|| self.public_key.to_string())
     }
 }
 
@@ -134,7 +138,11 @@ impl PeerTable {
     }
 
     /// Makes a peer; `None` when every slot is in use.
-    pub(crate) fn insert(&mut self, public_key: PublicKey, constants: Constants) -> Option<&mut Peer> {
+    pub(crate) fn insert(
+        &mut self,
+        public_key: PublicKey,
+        constants: Constants,
+    ) -> Option<&mut Peer> {
         let slot = match self.free.pop() {
             Some(Reverse(slot)) => slot,
             None if (self.slots.len() as u32) < self.limit => {
@@ -176,6 +184,7 @@ impl PeerTable {
             refusal: None,
             path: PathMtu::default(),
             roamed: (0, 0),
+            wanted: false,
             looped: false,
             up: false,
         };
@@ -203,7 +212,8 @@ impl PeerTable {
 
     /// The peer of this slot, if it is still the same one.
     pub(crate) fn same(&mut self, slot: PeerSlot, incarnation: u32) -> Option<&mut Peer> {
-        self.get_mut(slot).filter(|peer| peer.incarnation == incarnation)
+        self.get_mut(slot)
+            .filter(|peer| peer.incarnation == incarnation)
     }
 
     /// Who has this key.
@@ -228,11 +238,16 @@ impl PeerTable {
 
     /// No table names the removed ones any more since `epoch`.
     pub(crate) fn seal(&mut self, epoch: u64) {
-        self.waiting.extend(self.removed.drain(..).map(|slot| (epoch, slot)));
+        self.waiting
+            .extend(self.removed.drain(..).map(|slot| (epoch, slot)));
     }
 
     /// Frees the slots whose epoch every worker has passed.
-    pub(crate) fn advance(&mut self, passed: impl Fn(u64) -> bool, mut freed: impl FnMut(PeerSlot)) {
+    pub(crate) fn advance(
+        &mut self,
+        passed: impl Fn(u64) -> bool,
+        mut freed: impl FnMut(PeerSlot),
+    ) {
         while let Some((epoch, slot)) = self.waiting.front().copied() {
             if !passed(epoch) {
                 break;
@@ -266,10 +281,16 @@ mod tests {
         assert!(table.remove(slot).is_some());
         assert_eq!(table.find(&key(1)), None);
         table.advance(|_| true, |_| {});
-        assert!(table.insert(key(2), Constants::WIREGUARD).is_none(), "routes may name it");
+        assert!(
+            table.insert(key(2), Constants::WIREGUARD).is_none(),
+            "routes may name it"
+        );
         table.seal(9);
         table.advance(|epoch| epoch < 9, |_| {});
-        assert!(table.insert(key(2), Constants::WIREGUARD).is_none(), "a worker may hold it");
+        assert!(
+            table.insert(key(2), Constants::WIREGUARD).is_none(),
+            "a worker may hold it"
+        );
         table.advance(|_| true, |_| {});
         let second = table.insert(key(2), Constants::WIREGUARD).unwrap();
         assert_eq!(second.slot, slot);

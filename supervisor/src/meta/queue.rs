@@ -46,7 +46,12 @@ pub(crate) struct HandshakeQueue {
 impl HandshakeQueue {
     /// An empty queue; nothing is allocated later.
     pub(crate) fn new() -> Self {
-        Self { slots: vec![None; CAPACITY].into(), head: 0, length: 0, last_load: None }
+        Self {
+            slots: vec![None; CAPACITY].into(),
+            head: 0,
+            length: 0,
+            last_load: None,
+        }
     }
 
     /// Puts a message at the end; `false` when the queue is full or the message too long.
@@ -57,7 +62,11 @@ impl HandshakeQueue {
         let mut bytes = [0; Initiation::LEN];
         bytes[..message.len()].copy_from_slice(message);
         let slot = (self.head + self.length) % CAPACITY;
-        self.slots[slot] = Some(Waiting { source, bytes, length: message.len() as u8 });
+        self.slots[slot] = Some(Waiting {
+            source,
+            bytes,
+            length: message.len() as u8,
+        });
         self.length += 1;
         true
     }
@@ -84,7 +93,10 @@ impl HandshakeQueue {
             self.last_load = Some(now);
             return true;
         }
-        if self.last_load.is_some_and(|last| now.since(last) < HYSTERESIS) {
+        if self
+            .last_load
+            .is_some_and(|last| now.since(last) < HYSTERESIS)
+        {
             return true;
         }
         self.last_load = None;
@@ -97,7 +109,11 @@ mod tests {
     use super::*;
 
     fn source() -> Source {
-        Source { remote: "192.0.2.1:1".parse().unwrap(), local: None, ifindex: 0 }
+        Source {
+            remote: "192.0.2.1:1".parse().unwrap(),
+            local: None,
+            ifindex: 0,
+        }
     }
 
     #[test]
@@ -128,6 +144,9 @@ mod tests {
         while queue.pop().is_some() {}
         assert!(queue.under_load(Instant(3 * second - 1)));
         assert!(!queue.under_load(Instant(3 * second)));
-        assert!(!queue.under_load(Instant(3 * second - 1)), "the end is the end");
+        assert!(
+            !queue.under_load(Instant(3 * second - 1)),
+            "the end is the end"
+        );
     }
 }

@@ -13,23 +13,46 @@ const REPEAT: Duration = Duration::from_secs(1);
 const BETTER: Duration = Duration::from_secs(30);
 
 /// The address of a refusal that has none.
-pub(super) const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+pub(super) const NOWHERE: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Core {
     /// Notes why a peer did not connect.
     pub(super) fn refuse(&mut self, slot: PeerSlot, reason: RefusalReason, from: SocketAddr) {
         let unix_ns = self.unix_ns;
-        let Some(peer) = self.peers.get_mut(slot) else { return };
-        let age = |refusal: &Refusal| Duration::from_nanos(unix_ns.saturating_sub(refusal.at_unix_ns));
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        let age =
+            |refusal: &Refusal| Duration::from_nanos(unix_ns.saturating_sub(refusal.at_unix_ns));
         if let Some(last) = &peer.refusal {
             let repeated = last.reason == reason && last.from == from && age(last) < REPEAT;
-            let vaguer = reason == RefusalReason::NoAnswer && last.reason != reason && age(last) < BETTER;
+            let vaguer =
+                reason == RefusalReason::NoAnswer && last.reason != reason && age(last) < BETTER;
             if repeated || vaguer {
                 return;
             }
         }
-        peer.refusal = Some(Refusal { reason, at_unix_ns: unix_ns, from });
+        peer.refusal = Some(Refusal {
+            reason,
+            at_unix_ns: unix_ns,
+            from,
+        });
         self.publish_peer(slot);
+    }
+
+    /// Notes that nobody knows where a peer is.
+    pub(super) fn refuse_without_endpoint(&mut self, slot: PeerSlot) {
+        let failed = self
+            .peers
+            .get(slot)
+            .is_some_and(|peer| peer.resolving.failed());
+        let reason = if failed {
+            RefusalReason::UnresolvedEndpoint
+        } else {
+            RefusalReason::NoEndpoint
+        };
+        self.refuse(slot, reason, NOWHERE);
     }
 
     /// Notes why somebody unknown did not connect.
@@ -40,7 +63,11 @@ impl Core {
                 return;
             }
         }
-        self.gateway.last_refusal = Some(Refusal { reason, at_unix_ns: self.unix_ns, from });
+        self.gateway.last_refusal = Some(Refusal {
+            reason,
+            at_unix_ns: self.unix_ns,
+            from,
+        });
         self.publish_gateway();
     }
 

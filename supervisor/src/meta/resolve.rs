@@ -37,7 +37,8 @@ impl Resolving {
 
     /// When to look it up again of one's own accord.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.pause_ends.filter(|_| self.failed && self.job.is_none())
+        self.pause_ends
+            .filter(|_| self.failed && self.job.is_none())
     }
 
     /// The peer answered: the address is right.
@@ -61,16 +62,30 @@ impl Resolving {
 impl Core {
     /// Takes a configured endpoint: an address at once, a name when the helper has found it.
     pub(super) fn resolve(&mut self, slot: PeerSlot) {
-        let Some(peer) = self.peers.get_mut(slot) else { return };
-        let (Some(host), incarnation) = (&peer.host, peer.incarnation) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        let (Some(host), incarnation) = (&peer.host, peer.incarnation) else {
+            return;
+        };
         if let Some(address) = host.socket_addr() {
             return self.set_endpoint(slot, address);
         }
         if peer.resolving.job.is_some() {
             return;
         }
-        let work = Work::Resolve { host: host.lookup_name(), port: host.port };
-        let id = self.job(JobPurpose::Resolve { peer: slot, incarnation }, work, LIMIT);
+        let work = Work::Resolve {
+            host: host.lookup_name(),
+            port: host.port,
+        };
+        let id = self.job(
+            JobPurpose::Resolve {
+                peer: slot,
+                incarnation,
+            },
+            work,
+            LIMIT,
+        );
         if let Some(peer) = self.peers.get_mut(slot) {
             peer.resolving.job = Some(id);
         }
@@ -80,7 +95,10 @@ impl Core {
     pub(super) fn resolve_again(&mut self, slot: PeerSlot) {
         let now = self.now;
         let due = self.peers.get(slot).is_some_and(|peer| {
-            peer.host.as_ref().is_some_and(|host| host.socket_addr().is_none()) && peer.resolving.may_start(now)
+            peer.host
+                .as_ref()
+                .is_some_and(|host| host.socket_addr().is_none())
+                && peer.resolving.may_start(now)
         });
         if due {
             self.resolve(slot);
@@ -90,15 +108,28 @@ impl Core {
     /// A look-up that failed is repeated when its pause is over.
     pub(super) fn resolve_when_due(&mut self, slot: PeerSlot) {
         let now = self.now;
-        if self.peers.get(slot).and_then(|peer| peer.resolving.deadline()).is_some_and(|at| at <= now) {
+        if self
+            .peers
+            .get(slot)
+            .and_then(|peer| peer.resolving.deadline())
+            .is_some_and(|at| at <= now)
+        {
             self.resolve_again(slot);
         }
     }
 
     /// What the helper found; `Err` is one line.
-    pub(super) fn resolved(&mut self, slot: PeerSlot, incarnation: u32, id: u64, result: Result<Outcome, String>) {
+    pub(super) fn resolved(
+        &mut self,
+        slot: PeerSlot,
+        incarnation: u32,
+        id: u64,
+        result: Result<Outcome, String>,
+    ) {
         let (now, families) = (self.now, self.families);
-        let Some(peer) = self.peers.same(slot, incarnation) else { return };
+        let Some(peer) = self.peers.same(slot, incarnation) else {
+            return;
+        };
         if peer.resolving.job != Some(id) {
             return;
         }
@@ -107,9 +138,19 @@ impl Core {
             Ok(Outcome::Addresses(addresses)) => {
                 let usable: Vec<_> = addresses
                     .into_iter()
-                    .filter(|address| if address.is_ipv4() { families.v4 } else { families.v6 })
+                    .filter(|address| {
+                        if address.is_ipv4() {
+                            families.v4
+                        } else {
+                            families.v6
+                        }
+                    })
                     .collect();
-                if usable.is_empty() { Err("it has no address of a family that is listened on".into()) } else { Ok(usable) }
+                if usable.is_empty() {
+                    Err("it has no address of a family that is listened on".into())
+                } else {
+                    Ok(usable)
+                }
             }
             Ok(_) => Err("the helper answered something else".into()),
             Err(error) => Err(error),
@@ -151,12 +192,17 @@ mod tests {
 
     #[test]
     fn a_silent_address_makes_room_for_the_next() {
-        let list: Vec<SocketAddr> = ["192.0.2.1:1", "192.0.2.2:1"].map(|text| text.parse().unwrap()).into();
+        let list: Vec<SocketAddr> = ["192.0.2.1:1", "192.0.2.2:1"]
+            .map(|text| text.parse().unwrap())
+            .into();
         assert_eq!(choose(&list, None, true), list[0]);
         assert_eq!(choose(&list, Some(list[0]), false), list[0]);
         assert_eq!(choose(&list, Some(list[0]), true), list[1]);
         assert_eq!(choose(&list, Some(list[1]), true), list[0]);
-        assert_eq!(choose(&list, Some("198.51.100.1:9".parse().unwrap()), false), list[0]);
+        assert_eq!(
+            choose(&list, Some("198.51.100.1:9".parse().unwrap()), false),
+            list[0]
+        );
     }
 
     #[test]

@@ -1,19 +1,19 @@
 //! Meta's loop: one turn takes a bounded part of everything that waits, then sends what came of it.
 
+mod inbox;
+
 use super::apply::Reload;
 use super::change::LimitReached;
 use super::core::{Core, Parts};
 use super::flood::Flood;
-use super::jobs::JobPurpose;
 use super::link::{Helper, Supervisor};
-use super::requests::Purpose;
 use super::sockets::{self, BATCH, Buffers, Sent, Socket};
 use super::source::Source;
 use super::uapi::Server;
 use super::workers::Workers;
 use super::{MetaError, MetaFds, MetaSettings};
-use crate::channel::{self, FromMeta, Granted, Refused, ToMeta};
-use crate::helper::protocol::{HelperAnswer, Outcome};
+use crate::channel::FromMeta;
+use crate::helper::protocol::HelperAnswer;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::time::{ClockId, clock_gettime};
 use ringway_proto::time::Instant;
@@ -97,9 +97,11 @@ struct Loop {
 impl Loop {
     fn attach(fds: MetaFds, settings: MetaSettings) -> Result<Self, MetaError> {
         let segment = |fd: &OwnedFd, kind, access| {
-            Segment::attach(fd.as_fd(), kind, access).map_err(|error| MetaError::Segment(error.to_string()))
+            Segment::attach(fd.as_fd(), kind, access)
+                .map_err(|error| MetaError::Segment(error.to_string()))
         };
-        let wrong = |error: ringway_shm::segment::SegmentError| MetaError::Segment(error.to_string());
+        let wrong =
+            |error: ringway_shm::segment::SegmentError| MetaError::Segment(error.to_string());
         let state = segment(&fds.state, SegmentKind::State, Access::ReadWrite)?;
         let keys = segment(&fds.keys, SegmentKind::Keys, Access::ReadWrite)?;
         let lanes = segment(&fds.lanes, SegmentKind::Lanes, Access::ReadOnly)?;
@@ -107,13 +109,20 @@ impl Loop {
         let rings = Rings::attach(&rings_segment).map_err(wrong)?;
         let mut doorbells = fds.doorbells.into_iter().map(Doorbell::from_fd);
         // The supervisor's, ours, the helper's; the workers' follow.
-        let (Some(_), Some(doorbell), Some(_)) = (doorbells.next(), doorbells.next(), doorbells.next()) else {
+        let (Some(_), Some(doorbell), Some(_)) =
+            (doorbells.next(), doorbells.next(), doorbells.next())
+        else {
             return Err(MetaError::Segment("doorbells are missing".into()));
         };
         let bells: Vec<_> = doorbells.take(settings.workers.into()).map(Some).collect();
         let slots = (0..settings.workers).map(WorkerSlot);
-        let events = slots.clone().map(|from| rings.consumer(RingId::Events { from })).collect::<Result<_, _>>();
-        let datagrams = slots.map(|from| rings.consumer(RingId::ToMeta { from })).collect::<Result<_, _>>();
+        let events = slots
+            .clone()
+            .map(|from| rings.consumer(RingId::Events { from }))
+            .collect::<Result<_, _>>();
+        let datagrams = slots
+            .map(|from| rings.consumer(RingId::ToMeta { from }))
+            .collect::<Result<_, _>>();
         let (now, unix_ns) = clocks()?;
         let parts = Parts {
             workers: Workers::attach(&rings, bells, settings.shards).map_err(wrong)?,
@@ -150,7 +159,6 @@ impl Loop {
         this.watch(CONTROL, EpollFlags::EPOLLIN)?;
         this.watch(DOORBELL, EpollFlags::EPOLLIN)?;
         this.watch(HELPER, EpollFlags::EPOLLIN)?;
-        this.watch(UAPI, EpollFlags::EPOLLIN)?;
         Ok(this)
     }
 
@@ -189,18 +197,33 @@ impl Loop {
     }
 
     fn wait(&mut self, ready: &mut [EpollEvent]) -> Result<usize, MetaError> {
-        let received = self.rings.meta_counters().rx_packets.load(Ordering::Relaxed);
-        if let Some(rest) = self.flood.rest(self.core.now, received).filter(|_| self.core.waiting() == 0) {
+        let received = self
+            .rings
+            .meta_counters()
+            .rx_packets
+            .load(Ordering::Relaxed);
+        if let Some(rest) = self
+            .flood
+            .rest(self.core.now, received)
+            .filter(|_| self.core.waiting() == 0)
+        {
             std::thread::sleep(rest);
         }
         let slot = self.rings.process(Role::Meta);
         slot.about_to_sleep();
-        let waits = self.again || self.events.iter().chain(&self.datagrams).any(|ring| !ring.is_empty());
+        let waits = self.again
+            || self
+                .events
+                .iter()
+                .chain(&self.datagrams)
+                .any(|ring| !ring.is_empty());
         let timeout = if waits {
             Duration::ZERO
         } else {
             let longest = if self.soon { SOON } else { SLEEP };
-            self.core.timeout().map_or(longest, |timeout| timeout.min(longest))
+            self.core
+                .timeout()
+                .map_or(longest, |timeout| timeout.min(longest))
         };
         // Rounded up: woken a moment too early, nothing would be due.
         let milliseconds = timeout.as_nanos().div_ceil(1_000_000) as u16;
@@ -224,7 +247,8 @@ impl Loop {
             HELPER => self.take_answers(),
             UAPI => {
                 for number in self.server.accept(self.core.now) {
-                    self.watched.resize(self.watched.len().max(number + 1), None);
+                    self.watched
+                        .resize(self.watched.len().max(number + 1), None);
                     self.watched[number] = None;
                     self.watch_connection(number)?;
                 }
@@ -278,7 +302,10 @@ impl Loop {
                 }
                 match ring.pop_into(Event::decode) {
                     Ok(Some(Some(event))) => self.core.event(event),
-                    Ok(Some(None)) => self.rings.meta_counters().dropped(DropReason::RingCorrupt, 1),
+                    Ok(Some(None)) => self
+                        .rings
+                        .meta_counters()
+                        .dropped(DropReason::RingCorrupt, 1),
                     Ok(None) | Err(_) => break,
                 }
             }
@@ -295,14 +322,22 @@ impl Loop {
                     break;
                 }
                 let took = ring.pop_into(|kind, record| {
-                    let decoded = (kind == PacketHeader::KIND).then(|| PacketHeader::decode(record)).flatten();
+                    let decoded = (kind == PacketHeader::KIND)
+                        .then(|| PacketHeader::decode(record))
+                        .flatten();
                     match decoded.filter(|(header, _)| !header.inner) {
                         Some((header, datagram)) => {
-                            let source =
-                                Source { remote: header.remote, local: header.local, ifindex: header.ifindex };
+                            let source = Source {
+                                remote: header.remote,
+                                local: header.local,
+                                ifindex: header.ifindex,
+                            };
                             core.receive(datagram, source, &header);
                         }
-                        None => core.rings.meta_counters().dropped(DropReason::RingCorrupt, 1),
+                        None => core
+                            .rings
+                            .meta_counters()
+                            .dropped(DropReason::RingCorrupt, 1),
                     }
                 });
                 if !matches!(took, Ok(Some(()))) {
@@ -314,16 +349,22 @@ impl Loop {
     }
 
     fn receive(&mut self, number: usize, events: EpollFlags) {
-        let Some(socket) = self.sockets.get_mut(number) else { return };
+        let Some(socket) = self.sockets.get_mut(number) else {
+            return;
+        };
         if events.contains(EpollFlags::EPOLLERR) {
             socket.drain_errors();
         }
         let core = &mut self.core;
         for _ in 0..BATCHES {
-            let count = socket.receive(number as u8, &mut self.buffers, |datagram, source, header| match datagram {
-                Some(datagram) => core.receive(datagram, source, header),
-                None => core.rings.meta_counters().dropped(DropReason::Oversized, 1),
-            });
+            let count = socket.receive(
+                number as u8,
+                &mut self.buffers,
+                |datagram, source, header| match datagram {
+                    Some(datagram) => core.receive(datagram, source, header),
+                    None => core.rings.meta_counters().dropped(DropReason::Oversized, 1),
+                },
+            );
             if count < BATCH {
                 return;
             }
@@ -361,7 +402,10 @@ impl Loop {
         self.tidied = self.core.now;
         self.server.tidy(&mut self.core);
         for id in self.core.jobs.overdue(self.core.now) {
-            self.answer(HelperAnswer { id, result: Err("the helper did not answer in time".into()) });
+            self.answer(HelperAnswer {
+                id,
+                result: Err("the helper did not answer in time".into()),
+            });
         }
     }
 
@@ -370,7 +414,9 @@ impl Loop {
         match self.core.publish_routes() {
             Ok(()) => {}
             Err(PublishError::Busy) => self.soon = true,
-            Err(PublishError::Full) if self.ready_due => return Err(MetaError::Routes(PublishError::Full)),
+            Err(PublishError::Full) if self.ready_due => {
+                return Err(MetaError::Routes(PublishError::Full));
+            }
             // Told once a second at most, with the other things that nobody waits for.
             Err(PublishError::Full) => self.soon = false,
         }
@@ -424,7 +470,8 @@ impl Loop {
                 // Ended: level-triggered, its hang-up would wake us for ever.
                 self.epoll.delete(self.helper.as_fd())?;
             } else {
-                self.epoll.modify(self.helper.as_fd(), &mut EpollEvent::new(flags, HELPER))?;
+                self.epoll
+                    .modify(self.helper.as_fd(), &mut EpollEvent::new(flags, HELPER))?;
             }
             self.helper_watched = flags;
         }
@@ -438,125 +485,6 @@ impl Loop {
         add(&slot.busy_ns, now.since(began).as_nanos() as u64);
         add(&slot.turns, 1);
         Ok(())
-    }
-
-    fn take_answers(&mut self) -> Result<(), MetaError> {
-        for answer in self.helper.receive() {
-            self.answer(answer);
-        }
-        self.watch_helper()
-    }
-
-    fn answer(&mut self, answer: HelperAnswer) {
-        let HelperAnswer { id, result } = answer;
-        match self.core.jobs.take(id) {
-            Some(JobPurpose::Resolve { peer, incarnation }) => self.core.resolved(peer, incarnation, id, result),
-            Some(JobPurpose::Script { public_key }) => self.core.script_done(public_key, result),
-            Some(JobPurpose::Reload) => self.reload(|reload, core| reload.read(core, result)),
-            Some(JobPurpose::Save { id }) => {
-                let result = match result {
-                    Ok(Outcome::Written) => Ok(String::new()),
-                    Ok(_) => Err("the helper answered something else".to_owned()),
-                    Err(error) => Err(error),
-                };
-                self.core.done(id, result);
-            }
-            None => {}
-        }
-    }
-
-    fn take_messages(&mut self) -> Result<(), MetaError> {
-        for _ in 0..MESSAGES {
-            match self.supervisor.receive() {
-                Ok(Some((message, fds))) => self.message(message, fds)?,
-                Ok(None) => return Ok(()),
-                Err(error) => {
-                    tracing::debug!("the supervisor is gone: {error}");
-                    self.stopping = true;
-                    return Ok(());
-                }
-            }
-        }
-        self.again = true;
-        Ok(())
-    }
-
-    fn message(&mut self, message: ToMeta, fds: Vec<OwnedFd>) -> Result<(), MetaError> {
-        match message {
-            ToMeta::Start(start) => {
-                let memfd = fds.into_iter().next().ok_or(MetaError::NoConfig)?;
-                let config = channel::read_config(memfd).map_err(MetaError::Channel)?;
-                if !std::mem::replace(&mut self.started, true) {
-                    self.core.start(start, config)?;
-                    self.ready_due = true;
-                }
-            }
-            ToMeta::Sockets { generation, groups } => {
-                // Closed by their last owner, and so out of the epoll set.
-                for socket in &self.sockets {
-                    let _ = self.epoll.delete(socket.as_fd());
-                }
-                self.sockets =
-                    fds.into_iter().zip(groups).map(|(fd, info)| Socket::new(fd, info)).collect();
-                for (number, socket) in self.sockets.iter().enumerate() {
-                    let event = EpollEvent::new(EpollFlags::EPOLLIN, SOCKETS + number as u64);
-                    self.epoll.add(socket.as_fd(), event)?;
-                }
-                let v4 = self.sockets.iter().any(|socket| !socket.is_v6());
-                let v6 = self.sockets.iter().any(Socket::is_v6);
-                self.core.sockets_changed(self.sockets.first().map_or(0, Socket::port), v4, v6);
-                self.supervisor.queue([FromMeta::SocketsTaken { generation }]);
-            }
-            ToMeta::Answer { id, result } => self.granted(id, result),
-            ToMeta::Helper => {
-                if !self.helper.has_ended() {
-                    let _ = self.epoll.delete(self.helper.as_fd());
-                }
-                let stream = fds.into_iter().next().ok_or(MetaError::NoHelper)?;
-                self.helper = Helper::new(stream)?;
-                self.helper_watched = EpollFlags::EPOLLIN;
-                self.watch(HELPER, EpollFlags::EPOLLIN)?;
-                for id in self.core.ask_again() {
-                    self.answer(HelperAnswer { id, result: Err("the helper died: try again".into()) });
-                }
-            }
-            ToMeta::Link { mtu, up } => self.core.link(mtu, up),
-            ToMeta::LinkGone => self.core.link(0, false),
-            ToMeta::AddressesChanged { gone } => self.core.addresses_gone(&gone),
-            ToMeta::Reload { id, keep_runtime } => {
-                if self.reload.is_some() {
-                    self.core.done(id, Err("another reload is under way: try again".into()));
-                } else {
-                    self.reload = self.core.begin_reload(id, keep_runtime);
-                }
-            }
-            ToMeta::Save { id } => self.core.save(id),
-            ToMeta::Stop => self.stopping = true,
-        }
-        Ok(())
-    }
-
-    /// Moves a reload on; `step` says whether it has ended.
-    fn reload(&mut self, step: impl FnOnce(&mut Reload, &mut Core) -> bool) {
-        if let Some(mut reload) = self.reload.take() {
-            if !step(&mut reload, &mut self.core) {
-                self.reload = Some(reload);
-            }
-        }
-    }
-
-    fn granted(&mut self, id: u32, result: Result<Granted, Refused>) {
-        match self.core.requests.take(id) {
-            Some(Purpose::Transaction) => {
-                self.server.answered(&mut self.core, id, result);
-                self.again = true;
-            }
-            Some(Purpose::Reload) => self.reload(|reload, core| reload.answered(core, id, result)),
-            Some(Purpose::Route { peer, incarnation, destination }) => {
-                self.core.route_answer(peer, incarnation, destination, &result);
-            }
-            None => {}
-        }
     }
 
     /// Told to stop: every key is wiped, and the peers' commands are under way.
@@ -574,7 +502,9 @@ fn boot_clock() -> Result<Instant, MetaError> {
 }
 
 fn clocks() -> Result<(Instant, u64), MetaError> {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let unix = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     Ok((boot_clock()?, unix.as_nanos() as u64))
 }
 

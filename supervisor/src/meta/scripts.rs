@@ -52,19 +52,41 @@ impl Core {
     }
 
     fn run(&mut self, slot: PeerSlot, up: bool) {
-        let Some(peer) = self.peers.get(slot) else { return };
-        let Some(command) = (if up { &peer.up_command } else { &peer.down_command }) else { return };
-        let allowed: Vec<String> = self.allowed.of(slot, None).map(|prefix| prefix.to_string()).collect();
+        let Some(peer) = self.peers.get(slot) else {
+            return;
+        };
+        let Some(command) = (if up {
+            &peer.up_command
+        } else {
+            &peer.down_command
+        }) else {
+            return;
+        };
+        let allowed: Vec<String> = self
+            .allowed
+            .of(slot, None)
+            .map(|prefix| prefix.to_string())
+            .collect();
         let endpoint = peer.endpoint.map(|endpoint| endpoint.remote.to_string());
         let environment = vec![
-            ("RINGWAY_INTERFACE".to_owned(), self.gateway.name.to_string()),
-            ("RINGWAY_PEER".to_owned(), peer.name.clone().unwrap_or_default()),
+            (
+                "RINGWAY_INTERFACE".to_owned(),
+                self.gateway.name.to_string(),
+            ),
+            (
+                "RINGWAY_PEER".to_owned(),
+                peer.name.clone().unwrap_or_default(),
+            ),
             ("RINGWAY_PUBLIC_KEY".to_owned(), peer.public_key.to_base64()),
             ("RINGWAY_ENDPOINT".to_owned(), endpoint.unwrap_or_default()),
             ("RINGWAY_ALLOWED_IPS".to_owned(), allowed.join(", ")),
         ];
         let key = peer.public_key;
-        let run = Run { up, command: command.clone(), environment };
+        let run = Run {
+            up,
+            command: command.clone(),
+            environment,
+        };
         if self.scripts.waiting.insert(key, run).is_none() {
             self.scripts.order.push_back(key);
         }
@@ -76,12 +98,16 @@ impl Core {
             if self.scripts.running.len() >= RUNNING {
                 return;
             }
-            let Some(key) = self.scripts.order.pop_front() else { return };
+            let Some(key) = self.scripts.order.pop_front() else {
+                return;
+            };
             if self.scripts.running.contains(&key) {
                 self.scripts.order.push_back(key);
                 continue;
             }
-            let Some(run) = self.scripts.waiting.remove(&key) else { continue };
+            let Some(run) = self.scripts.waiting.remove(&key) else {
+                continue;
+            };
             tracing::debug!(peer = %key, up = run.up, "peer's command");
             self.scripts.running.insert(key);
             let work = Work::Script {

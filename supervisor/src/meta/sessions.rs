@@ -46,7 +46,11 @@ impl Sessions {
             self.current = None;
             old
         } else {
-            [std::mem::replace(&mut self.previous, self.current.take()), None, None]
+            [
+                std::mem::replace(&mut self.previous, self.current.take()),
+                None,
+                None,
+            ]
         };
         self.current = Some(new);
         retired
@@ -59,7 +63,9 @@ impl Sessions {
 
     /// Something arrived that was sealed with this lane's keys. `None`: it is no waiting session.
     pub(crate) fn confirm(&mut self, lane: LaneSlot, local_index: u32) -> Option<Retired> {
-        let next = self.next.filter(|next| next.lane == lane && next.local_index == local_index)?;
+        let next = self
+            .next
+            .filter(|next| next.lane == lane && next.local_index == local_index)?;
         self.next = None;
         let old = std::mem::replace(&mut self.previous, self.current.replace(next));
         Some([old, None, None])
@@ -90,7 +96,9 @@ impl Core {
 
     /// Ends every session of a peer and the handshake under way.
     pub(super) fn drop_sessions(&mut self, slot: PeerSlot) {
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         let retired = peer.sessions.clear();
         let pending = peer.pending.take();
         let was_up = std::mem::take(&mut peer.up);
@@ -112,7 +120,11 @@ impl Core {
 enum LaneState {
     Clean,
     /// Given to a peer; `published` once its keys were visible to a worker.
-    Used { peer: PeerSlot, index: u32, published: bool },
+    Used {
+        peer: PeerSlot,
+        index: u32,
+        published: bool,
+    },
     /// Waits until every worker has passed the epoch.
     Retired,
     /// Its home worker was told to zero it.
@@ -161,17 +173,30 @@ impl LaneTable {
     pub(crate) fn allocate(&mut self, peer: PeerSlot, random: u32) -> Option<(LaneSlot, u32)> {
         let lane = self.clean[(peer.0 & (self.shards - 1)) as usize].pop_front()?;
         let index = self.draw(lane, random);
-        self.states[lane.0 as usize] = LaneState::Used { peer, index, published: false };
+        self.states[lane.0 as usize] = LaneState::Used {
+            peer,
+            index,
+            published: false,
+        };
         Some((lane, index))
     }
 
     /// A new index for a lane whose keys were not published: for the next attempt of a handshake.
     pub(crate) fn renew(&mut self, lane: LaneSlot, random: u32) -> Option<u32> {
-        let LaneState::Used { peer, published: false, .. } = self.states[lane.0 as usize] else {
+        let LaneState::Used {
+            peer,
+            published: false,
+            ..
+        } = self.states[lane.0 as usize]
+        else {
             return None;
         };
         let index = self.draw(lane, random);
-        self.states[lane.0 as usize] = LaneState::Used { peer, index, published: false };
+        self.states[lane.0 as usize] = LaneState::Used {
+            peer,
+            index,
+            published: false,
+        };
         Some(index)
     }
 
@@ -179,7 +204,9 @@ impl LaneTable {
     pub(crate) fn find(&self, index: u32) -> Option<(PeerSlot, LaneSlot)> {
         let lane = index & (self.states.len() as u32 - 1);
         match self.states[lane as usize] {
-            LaneState::Used { peer, index: used, .. } if used == index => Some((peer, LaneSlot(lane))),
+            LaneState::Used {
+                peer, index: used, ..
+            } if used == index => Some((peer, LaneSlot(lane))),
             _ => None,
         }
     }
@@ -194,8 +221,12 @@ impl LaneTable {
     /// Takes the lane back; whoever calls has made its keys invalid.
     pub(crate) fn retire(&mut self, lane: LaneSlot) {
         match self.states[lane.0 as usize] {
-            LaneState::Used { published: false, .. } => self.make_clean(lane),
-            LaneState::Used { published: true, .. } => {
+            LaneState::Used {
+                published: false, ..
+            } => self.make_clean(lane),
+            LaneState::Used {
+                published: true, ..
+            } => {
                 self.states[lane.0 as usize] = LaneState::Retired;
                 self.fresh.push(lane);
             }
@@ -210,12 +241,17 @@ impl LaneTable {
 
     /// The epoch advanced to `epoch` after the retirements so far.
     pub(crate) fn seal(&mut self, epoch: u64) {
-        self.waiting.extend(self.fresh.drain(..).map(|lane| (epoch, lane)));
+        self.waiting
+            .extend(self.fresh.drain(..).map(|lane| (epoch, lane)));
     }
 
     /// Moves on what every worker has passed and hands it to `clean` until that says that it can't
     /// take more.
-    pub(crate) fn advance(&mut self, passed: impl Fn(u64) -> bool, mut clean: impl FnMut(LaneSlot) -> bool) {
+    pub(crate) fn advance(
+        &mut self,
+        passed: impl Fn(u64) -> bool,
+        mut clean: impl FnMut(LaneSlot) -> bool,
+    ) {
         while let Some((epoch, lane)) = self.waiting.front().copied() {
             if !passed(epoch) {
                 break;
@@ -267,7 +303,13 @@ mod tests {
     use super::*;
 
     fn session(lane: u32) -> Session {
-        Session { lane: LaneSlot(lane), local_index: lane, born: Instant(0), initiator: true, serial: 0 }
+        Session {
+            lane: LaneSlot(lane),
+            local_index: lane,
+            born: Instant(0),
+            initiator: true,
+            serial: 0,
+        }
     }
 
     #[test]
@@ -277,7 +319,10 @@ mod tests {
         assert_eq!(sessions.install_initiated(session(2)), [None; 3]);
         assert_eq!(sessions.previous, Some(session(1)));
         assert_eq!(sessions.install_initiated(session(3))[0], Some(session(1)));
-        assert_eq!((sessions.current, sessions.previous), (Some(session(3)), Some(session(2))));
+        assert_eq!(
+            (sessions.current, sessions.previous),
+            (Some(session(3)), Some(session(2)))
+        );
     }
 
     #[test]
@@ -289,7 +334,10 @@ mod tests {
         assert_eq!(sessions.install_answered(session(3))[0], Some(session(2)));
         assert!(sessions.confirm(LaneSlot(2), 2).is_none());
         assert_eq!(sessions.confirm(LaneSlot(3), 3), Some([None; 3]));
-        assert_eq!((sessions.current, sessions.previous), (Some(session(3)), Some(session(1))));
+        assert_eq!(
+            (sessions.current, sessions.previous),
+            (Some(session(3)), Some(session(1)))
+        );
     }
 
     #[test]
@@ -297,7 +345,10 @@ mod tests {
         let mut sessions = Sessions::default();
         sessions.install_answered(session(1));
         sessions.install_initiated(session(2));
-        assert_eq!((sessions.current, sessions.previous), (Some(session(2)), Some(session(1))));
+        assert_eq!(
+            (sessions.current, sessions.previous),
+            (Some(session(2)), Some(session(1)))
+        );
     }
 
     #[test]
@@ -309,7 +360,10 @@ mod tests {
         assert_eq!(table.find(index), Some((peer, first)));
         table.published(first);
         let (second, _) = table.allocate(peer, 7).unwrap();
-        assert!(table.allocate(peer, 7).is_none(), "the home shard has two lanes");
+        assert!(
+            table.allocate(peer, 7).is_none(),
+            "the home shard has two lanes"
+        );
         table.retire(first);
         assert_eq!(table.find(index), None);
         assert!(table.allocate(peer, 7).is_none());
@@ -326,7 +380,11 @@ mod tests {
         assert_eq!(again, first);
         assert_ne!(other, index, "another generation");
         table.retire(second);
-        assert_eq!(table.allocate(peer, 0).unwrap().0, second, "it was never published");
+        assert_eq!(
+            table.allocate(peer, 0).unwrap().0,
+            second,
+            "it was never published"
+        );
     }
 
     #[test]

@@ -4,7 +4,8 @@ use super::source::{Datagram, Source};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, recvmsg, sendmsg,
+    ControlMessage, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg,
+    recvmsg, sendmsg,
 };
 use ringway_shm::messages::PacketHeader;
 use ringway_worker::control::GroupInfo;
@@ -39,7 +40,11 @@ pub(crate) enum Sent {
 impl Socket {
     /// Takes the socket of a group.
     pub(crate) fn new(fd: OwnedFd, info: GroupInfo) -> Self {
-        Self { fd, info, headers: headers() }
+        Self {
+            fd,
+            info,
+            headers: headers(),
+        }
     }
 
     /// Whether it is an IPv6 one.
@@ -67,14 +72,26 @@ impl Socket {
         let flags = MsgFlags::MSG_DONTWAIT;
         let mut damaged = false;
         // An error is one that a former datagram met (ICMP): the next call gives what waits.
-        let Ok(messages) = recvmmsg(self.fd.as_raw_fd(), &mut self.headers, slices.iter_mut(), flags, None) else {
+        let Ok(messages) = recvmmsg(
+            self.fd.as_raw_fd(),
+            &mut self.headers,
+            slices.iter_mut(),
+            flags,
+            None,
+        ) else {
             return 0;
         };
         let mut count = 0;
         for message in messages {
             count += 1;
-            let Some(remote) = message.address.as_ref().and_then(socket_address) else { continue };
-            let mut source = Source { remote, local: None, ifindex: 0 };
+            let Some(remote) = message.address.as_ref().and_then(socket_address) else {
+                continue;
+            };
+            let mut source = Source {
+                remote,
+                local: None,
+                ifindex: 0,
+            };
             let mut ecn = 0;
             if let Ok(controls) = message.cmsgs() {
                 controls.for_each(|control| note(&control, &mut source, &mut ecn));
@@ -90,7 +107,11 @@ impl Socket {
                 inner: false,
             };
             let whole = !message.flags.contains(MsgFlags::MSG_TRUNC);
-            take(whole.then(|| message.iovs().next().unwrap_or_default()), source, &header);
+            take(
+                whole.then(|| message.iovs().next().unwrap_or_default()),
+                source,
+                &header,
+            );
         }
         if damaged {
             // A datagram from before the socket's options were set leaves headers without room
@@ -129,7 +150,12 @@ impl Socket {
         }
     }
 
-    fn send_from(&self, datagram: &Datagram, local: Option<IpAddr>, ifindex: u32) -> Result<(), Errno> {
+    fn send_from(
+        &self,
+        datagram: &Datagram,
+        local: Option<IpAddr>,
+        ifindex: u32,
+    ) -> Result<(), Errno> {
         let (v4, v6);
         let (tos, class);
         let mut controls = Vec::with_capacity(2);
@@ -137,14 +163,18 @@ impl Socket {
             Some(IpAddr::V4(local)) if !self.info.family_v6 => {
                 v4 = libc::in_pktinfo {
                     ipi_ifindex: ifindex as i32,
-                    ipi_spec_dst: libc::in_addr { s_addr: u32::from(local).to_be() },
+                    ipi_spec_dst: libc::in_addr {
+                        s_addr: u32::from(local).to_be(),
+                    },
                     ipi_addr: libc::in_addr { s_addr: 0 },
                 };
                 controls.push(ControlMessage::Ipv4PacketInfo(&v4));
             }
             Some(IpAddr::V6(local)) if self.info.family_v6 => {
                 v6 = libc::in6_pktinfo {
-                    ipi6_addr: libc::in6_addr { s6_addr: local.octets() },
+                    ipi6_addr: libc::in6_addr {
+                        s6_addr: local.octets(),
+                    },
                     ipi6_ifindex: ifindex,
                 };
                 controls.push(ControlMessage::Ipv6PacketInfo(&v6));
@@ -160,7 +190,14 @@ impl Socket {
         }
         let parts = [IoSlice::new(datagram.bytes())];
         let to = SockaddrStorage::from(datagram.to.remote);
-        sendmsg(self.fd.as_raw_fd(), &parts, &controls, MsgFlags::MSG_DONTWAIT, Some(&to)).map(drop)
+        sendmsg(
+            self.fd.as_raw_fd(),
+            &parts,
+            &controls,
+            MsgFlags::MSG_DONTWAIT,
+            Some(&to),
+        )
+        .map(drop)
     }
 
     /// How well this socket suits: the greater the better, `None` not at all.
@@ -203,7 +240,9 @@ pub(crate) struct Buffers {
 impl Buffers {
     /// Room for a batch.
     pub(crate) fn new() -> Self {
-        Self { bytes: vec![0; STRIDE * BATCH] }
+        Self {
+            bytes: vec![0; STRIDE * BATCH],
+        }
     }
 }
 
@@ -233,5 +272,7 @@ fn socket_address(storage: &SockaddrStorage) -> Option<SocketAddr> {
     if let Some(v4) = storage.as_sockaddr_in() {
         return Some(SocketAddrV4::from(*v4).into());
     }
-    storage.as_sockaddr_in6().map(|v6| SocketAddrV6::from(*v6).into())
+    storage
+        .as_sockaddr_in6()
+        .map(|v6| SocketAddrV6::from(*v6).into())
 }

@@ -18,13 +18,21 @@ pub(crate) struct Source {
 
 impl From<Source> for Endpoint {
     fn from(source: Source) -> Endpoint {
-        Endpoint { remote: source.remote, local: source.local, ifindex: source.ifindex }
+        Endpoint {
+            remote: source.remote,
+            local: source.local,
+            ifindex: source.ifindex,
+        }
     }
 }
 
 impl From<Endpoint> for Source {
     fn from(endpoint: Endpoint) -> Source {
-        Source { remote: endpoint.remote, local: endpoint.local, ifindex: endpoint.ifindex }
+        Source {
+            remote: endpoint.remote,
+            local: endpoint.local,
+            ifindex: endpoint.ifindex,
+        }
     }
 }
 
@@ -50,7 +58,13 @@ impl Datagram {
         let mut bytes = [0; Initiation::LEN];
         let length = message.len().min(bytes.len());
         bytes[..length].copy_from_slice(&message[..length]);
-        Self { to, tos, peer, bytes, length: length as u8 }
+        Self {
+            to,
+            tos,
+            peer,
+            bytes,
+            length: length as u8,
+        }
     }
 
     /// The message.

@@ -10,7 +10,9 @@ use std::time::Duration;
 impl Core {
     /// Fires one timer that is due. `false`: none is.
     pub(crate) fn fire(&mut self) -> bool {
-        let Some(key) = self.wheel.pop(self.now) else { return false };
+        let Some(key) = self.wheel.pop(self.now) else {
+            return false;
+        };
         self.look(PeerSlot(key));
         true
     }
@@ -25,8 +27,12 @@ impl Core {
         let activity = self.activity(slot);
         let (now, random) = (self.now, self.random());
         let link_up = self.gateway.link_up;
-        let Some(peer) = self.peers.get_mut(slot) else { return };
-        let keepalive = peer.keepalive().filter(|_| link_up && peer.endpoint.is_some());
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        let keepalive = peer
+            .keepalive()
+            .filter(|_| link_up && peer.endpoint.is_some());
         let wider = peer.path.expire(now);
         let actions = peer.timers.expire(&activity, keepalive, now, random);
         if wider {
@@ -58,7 +64,9 @@ impl Core {
             self.wheel.cancel(slot.0);
             return;
         };
-        let keepalive = peer.keepalive().filter(|_| link_up && peer.endpoint.is_some());
+        let keepalive = peer
+            .keepalive()
+            .filter(|_| link_up && peer.endpoint.is_some());
         let mut schedule = peer.timers.schedule(&activity, keepalive, now);
         if schedule.disarm {
             peer.arm_generation = peer.arm_generation.wrapping_add(1).max(1);
@@ -69,8 +77,17 @@ impl Core {
                 schedule = peer.timers.schedule(&again, keepalive, now);
             }
         }
-        let Some(peer) = self.peers.get(slot) else { return };
-        let wake = [schedule.wake, peer.path.deadline(), peer.resolving.deadline()].into_iter().flatten().min();
+        let Some(peer) = self.peers.get(slot) else {
+            return;
+        };
+        let wake = [
+            schedule.wake,
+            peer.path.deadline(),
+            peer.resolving.deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         match wake {
             Some(at) => self.wheel.set(slot.0, at),
             None => self.wheel.cancel(slot.0),
@@ -80,10 +97,19 @@ impl Core {
     /// Sends a keepalive over the current session, or gets a session.
     pub(super) fn send_keepalive(&mut self, slot: PeerSlot) {
         let (now, lifetime) = (self.now, self.constants.reject_after);
-        let Some(peer) = self.peers.get_mut(slot) else { return };
-        match peer.sessions.current.filter(|session| now.since(session.born) < lifetime) {
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        match peer
+            .sessions
+            .current
+            .filter(|session| now.since(session.born) < lifetime)
+        {
             Some(session) => {
-                let command = Command::Keepalive { lane: session.lane, local_index: session.local_index };
+                let command = Command::Keepalive {
+                    lane: session.lane,
+                    local_index: session.local_index,
+                };
                 self.workers.tell_home(&self.rings, session.lane, command);
             }
             None => self.want_session(slot),
@@ -93,7 +119,14 @@ impl Core {
     /// Begins a handshake, now or as soon as the last one is old enough.
     pub(super) fn want_session(&mut self, slot: PeerSlot) {
         let (now, link_up) = (self.now, self.gateway.link_up);
-        let Some(peer) = self.peers.get_mut(slot).filter(|_| link_up) else { return };
+        let Some(peer) = self.peers.get_mut(slot).filter(|_| link_up) else {
+            return;
+        };
+        if peer.endpoint.is_none() {
+            // No attempt is spent on it, so that the first one leaves when the endpoint is known.
+            peer.wanted = true;
+            return self.refuse_without_endpoint(slot);
+        }
         if peer.timers.need_handshake(now) {
             self.initiate(slot);
         } else {
@@ -103,7 +136,9 @@ impl Core {
 
     fn give_up(&mut self, slot: PeerSlot) {
         self.workers.broadcast(Command::DropStaged { peer: slot });
-        let Some(peer) = self.peers.get(slot) else { return };
+        let Some(peer) = self.peers.get(slot) else {
+            return;
+        };
         if let Some(endpoint) = peer.endpoint {
             tracing::info!(peer = %peer.label(), endpoint = %endpoint.remote, "no answer to any handshake: gave up");
             self.refuse(slot, RefusalReason::NoAnswer, endpoint.remote);
@@ -117,7 +152,9 @@ impl Core {
 
     /// Before another initiation: our own address may be the trouble, or the peer's.
     fn doubt_endpoint(&mut self, slot: PeerSlot) {
-        let Some(peer) = self.peers.get_mut(slot) else { return };
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
         if let Some(endpoint) = &mut peer.endpoint {
             endpoint.local = None;
             endpoint.ifindex = 0;

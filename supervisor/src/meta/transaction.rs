@@ -39,11 +39,22 @@ pub(crate) enum Progress {
 impl Transaction {
     /// A transaction of these changes.
     pub(crate) fn new(items: Vec<SetItem>) -> Self {
-        Self { items: items.into_iter(), rest: None, given: Vec::new(), waits: None, error: None }
+        Self {
+            items: items.into_iter(),
+            rest: None,
+            given: Vec::new(),
+            waits: None,
+            error: None,
+        }
     }
 
     /// Takes the supervisor's answer. `false`: it waits for another one.
-    pub(crate) fn answered(&mut self, core: &mut Core, id: u32, result: Result<Granted, Refused>) -> bool {
+    pub(crate) fn answered(
+        &mut self,
+        core: &mut Core,
+        id: u32,
+        result: Result<Granted, Refused>,
+    ) -> bool {
         if self.waits != Some(id) {
             return false;
         }
@@ -114,7 +125,10 @@ impl Transaction {
             }
             return;
         }
-        let own = core.identity.as_ref().map(|identity| identity.private.public());
+        let own = core
+            .identity
+            .as_ref()
+            .map(|identity| identity.private.public());
         if known.is_none() && (change.update_only || own == Some(change.public_key)) {
             return;
         }
@@ -184,7 +198,11 @@ impl Transaction {
 impl Core {
     /// Listens on another port. `None`: that is so already.
     pub(super) fn listen(&mut self, purpose: Purpose, port: u16) -> Option<u32> {
-        let same = if port == 0 { self.automatic_port } else { port == self.gateway.listen_port };
+        let same = if port == 0 {
+            self.automatic_port
+        } else {
+            port == self.gateway.listen_port
+        };
         if same && self.gateway.listen_port != 0 {
             self.automatic_port &= port == 0;
             return None;

@@ -50,7 +50,9 @@ struct Connection {
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("stream", &self.stream).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
     }
 }
 
@@ -79,7 +81,12 @@ impl Server {
         let listener = UnixListener::from(listener);
         listener.set_nonblocking(true)?;
         let chunk = Zeroizing::new(vec![0; 64 * 1024]);
-        Ok(Self { listener, connections: Vec::new(), turn: VecDeque::new(), chunk })
+        Ok(Self {
+            listener,
+            connections: Vec::new(),
+            turn: VecDeque::new(),
+            chunk,
+        })
     }
 
     /// Accepts what waits and tells the numbers of the new connections.
@@ -122,7 +129,9 @@ impl Server {
     /// A connection is ready: reads or writes as far as it goes.
     pub(crate) fn ready(&mut self, core: &mut Core, number: usize) {
         let waiting = self.waiting_bytes();
-        let Some(Some(connection)) = self.connections.get_mut(number) else { return };
+        let Some(Some(connection)) = self.connections.get_mut(number) else {
+            return;
+        };
         let alive = connection.go_on(core, waiting, &mut self.chunk);
         if !alive {
             self.close(number);
@@ -133,7 +142,9 @@ impl Server {
 
     /// Goes on with the transaction whose turn it is. `true`: there is more to do at once.
     pub(crate) fn apply(&mut self, core: &mut Core) -> bool {
-        let Some(number) = self.turn.front().copied() else { return false };
+        let Some(number) = self.turn.front().copied() else {
+            return false;
+        };
         let Some(Some(connection)) = self.connections.get_mut(number) else {
             self.turn.pop_front();
             return !self.turn.is_empty();
@@ -157,8 +168,14 @@ impl Server {
 
     /// The supervisor answered a transaction's request.
     pub(crate) fn answered(&mut self, core: &mut Core, id: u32, result: Result<Granted, Refused>) {
-        let Some(number) = self.turn.front() else { return };
-        if let Some(Some(Connection { work: Work::Set(transaction), .. })) = self.connections.get_mut(*number) {
+        let Some(number) = self.turn.front() else {
+            return;
+        };
+        if let Some(Some(Connection {
+            work: Work::Set(transaction),
+            ..
+        })) = self.connections.get_mut(*number)
+        {
             transaction.answered(core, id, result);
         }
     }
@@ -168,7 +185,9 @@ impl Server {
     pub(crate) fn tidy(&mut self, core: &mut Core) -> Vec<usize> {
         let mut changed = Vec::new();
         for number in 0..self.connections.len() {
-            let Some(connection) = &self.connections[number] else { continue };
+            let Some(connection) = &self.connections[number] else {
+                continue;
+            };
             let stalled = connection.written < connection.answer.len()
                 && core.now.since(connection.active) >= STALLED;
             if stalled {
@@ -182,7 +201,11 @@ impl Server {
     }
 
     fn waiting_bytes(&self) -> usize {
-        self.connections.iter().flatten().map(|connection| connection.answer.len() - connection.written).sum()
+        self.connections
+            .iter()
+            .flatten()
+            .map(|connection| connection.answer.len() - connection.written)
+            .sum()
     }
 
     /// A free number. With too many connections the one that has been idle longest makes room;
@@ -196,8 +219,16 @@ impl Server {
             return Some(self.connections.len() - 1);
         }
         let idle = (0..self.connections.len())
-            .filter(|number| self.connections[*number].as_ref().is_some_and(|c| matches!(c.work, Work::Read)))
-            .min_by_key(|number| self.connections[*number].as_ref().map(|connection| connection.active))?;
+            .filter(|number| {
+                self.connections[*number]
+                    .as_ref()
+                    .is_some_and(|c| matches!(c.work, Work::Read))
+            })
+            .min_by_key(|number| {
+                self.connections[*number]
+                    .as_ref()
+                    .map(|connection| connection.active)
+            })?;
         self.close(idle);
         Some(idle)
     }
@@ -262,7 +293,9 @@ impl Connection {
 
     /// Gives bytes to the parser up to the end of a request; the rest is kept.
     fn take(&mut self, bytes: &[u8]) {
-        let Step::Complete { consumed, request } = self.parser.push(bytes) else { return };
+        let Step::Complete { consumed, request } = self.parser.push(bytes) else {
+            return;
+        };
         self.rest = Zeroizing::new(bytes[consumed.min(bytes.len())..].to_vec());
         match request {
             Ok(Request::Get) => self.work = Work::Get,
@@ -270,7 +303,11 @@ impl Connection {
             Err(error) => {
                 tracing::debug!("UAPI: {error}");
                 self.last = error.fatal;
-                let number = if error.errno == errno::OK { errno::EINVAL } else { error.errno };
+                let number = if error.errno == errno::OK {
+                    errno::EINVAL
+                } else {
+                    error.errno
+                };
                 self.reply(uapi::result(number).into());
             }
         }

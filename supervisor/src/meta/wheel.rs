@@ -35,7 +35,12 @@ struct Entry {
     position: Option<(u8, u8)>,
 }
 
-const IDLE: Entry = Entry { due: 0, next: NONE, previous: NONE, position: None };
+const IDLE: Entry = Entry {
+    due: 0,
+    next: NONE,
+    previous: NONE,
+    position: None,
+};
 
 impl Wheel {
     /// A wheel without timers that begins at `now`.
@@ -105,7 +110,8 @@ impl Wheel {
 
     /// How long one may sleep at `now` without a timer becoming late.
     pub(crate) fn timeout(&self, now: Instant) -> Option<Duration> {
-        self.next_expiry().map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)))
+        self.next_expiry()
+            .map(|at| Duration::from_nanos(at.0.saturating_sub(now.0)))
     }
 
     /// The next tick in which a position of some level comes up.
@@ -149,7 +155,9 @@ impl Wheel {
         let due = self.entries[key as usize].due;
         let level = level_for(self.now, due);
         // What lies beyond the wheel's reach waits at its far end and is placed anew there.
-        let reach = self.now.saturating_add((1 << (LEVEL_BITS * LEVELS as u32)) - 1);
+        let reach = self
+            .now
+            .saturating_add((1 << (LEVEL_BITS * LEVELS as u32)) - 1);
         let slot = slot_of(due.min(reach), level);
         let head = self.heads[level][slot];
         let entry = &mut self.entries[key as usize];
@@ -164,8 +172,12 @@ impl Wheel {
     }
 
     fn unlink(&mut self, key: u32) -> bool {
-        let Some(entry) = self.entries.get_mut(key as usize) else { return false };
-        let Some((level, slot)) = entry.position.take() else { return false };
+        let Some(entry) = self.entries.get_mut(key as usize) else {
+            return false;
+        };
+        let Some((level, slot)) = entry.position.take() else {
+            return false;
+        };
         let (next, previous) = (entry.next, entry.previous);
         if next != NONE {
             self.entries[next as usize].previous = previous;
@@ -214,7 +226,9 @@ mod tests {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let mut due = std::collections::BTreeMap::new();
         for key in 0..5000_u32 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let delay = state >> (24 + state % 30);
             due.insert(key, start + delay);
             wheel.set(key, Instant(start + delay));
@@ -225,7 +239,10 @@ mod tests {
         }
         let mut now = start;
         while let Some(next) = wheel.next_expiry() {
-            assert!(due.values().min().copied().unwrap_or(0) + 2 * TICK > next.0, "late sleep");
+            assert!(
+                due.values().min().copied().unwrap_or(0) + 2 * TICK > next.0,
+                "late sleep"
+            );
             now = now.max(next.0);
             for key in drain(&mut wheel, now) {
                 let at = due.remove(&key).expect("fired once");

@@ -76,11 +76,22 @@ impl Workers {
     }
 
     /// Hands a data datagram to the worker at home with its receiver index. `false`: no room.
-    pub(crate) fn hand_over(&mut self, rings: &Rings, index: u32, header: PacketHeader, datagram: &[u8]) -> bool {
+    pub(crate) fn hand_over(
+        &mut self,
+        rings: &Rings,
+        index: u32,
+        header: PacketHeader,
+        datagram: &[u8],
+    ) -> bool {
         let shard = (index as u8) & (self.shards - 1);
         let header = PacketHeader { shard, ..header };
-        let Some(worker) = self.home(rings, index) else { return false };
-        let room = worker.packets.push(PacketHeader::KIND, &[&header.encode(), datagram]).is_ok();
+        let Some(worker) = self.home(rings, index) else {
+            return false;
+        };
+        let room = worker
+            .packets
+            .push(PacketHeader::KIND, &[&header.encode(), datagram])
+            .is_ok();
         worker.pushed |= room;
         room
     }
@@ -125,7 +136,10 @@ impl Worker {
     fn push(&mut self, command: Command) -> bool {
         let mut bytes = [0; MESSAGE_MAX];
         let length = command.encode(&mut bytes);
-        let room = self.commands.push(command.kind(), &[&bytes[..length]]).is_ok();
+        let room = self
+            .commands
+            .push(command.kind(), &[&bytes[..length]])
+            .is_ok();
         self.pushed |= room;
         room
     }

@@ -26,8 +26,14 @@ fn set(rig: &mut Rig, items: Vec<SetItem>) -> i32 {
 }
 
 fn change(peer: &Stock, allowed: &[&str]) -> PeerChange {
-    let give = |text: &&str| AllowedIpChange { prefix: text.parse().unwrap(), remove: false };
-    PeerChange { allowed_ips: allowed.iter().map(give).collect(), ..PeerChange::new(peer.private.public()) }
+    let give = |text: &&str| AllowedIpChange {
+        prefix: text.parse().unwrap(),
+        remove: false,
+    };
+    PeerChange {
+        allowed_ips: allowed.iter().map(give).collect(),
+        ..PeerChange::new(peer.private.public())
+    }
 }
 
 fn who(rig: &Rig, address: &str) -> Option<PeerSlot> {
@@ -47,13 +53,22 @@ fn a_transaction_is_shown_at_its_end() {
     assert_eq!(who(&rig, "10.2.0.1"), Some(first));
     assert_eq!(who(&rig, "10.1.0.1"), Some(second));
     assert_eq!(who(&rig, "fd00::1"), Some(first));
-    assert_eq!(set(&mut rig, vec![SetItem::Peer(change(&two, &["10.0.0.0/8"]))]), errno::OK);
+    assert_eq!(
+        set(&mut rig, vec![SetItem::Peer(change(&two, &["10.0.0.0/8"]))]),
+        errno::OK
+    );
     assert_eq!(who(&rig, "10.2.0.1"), Some(second), "it moved");
-    let removal = PeerChange { remove: true, ..PeerChange::new(two.private.public()) };
+    let removal = PeerChange {
+        remove: true,
+        ..PeerChange::new(two.private.public())
+    };
     assert_eq!(set(&mut rig, vec![SetItem::Peer(removal)]), errno::OK);
     assert_eq!(who(&rig, "10.1.0.1"), None);
     assert!(rig.state.peer(second).is_none());
-    let nobody = PeerChange { update_only: true, ..PeerChange::new(two.private.public()) };
+    let nobody = PeerChange {
+        update_only: true,
+        ..PeerChange::new(two.private.public())
+    };
     assert_eq!(set(&mut rig, vec![SetItem::Peer(nobody)]), errno::OK);
     assert!(rig.core.peers.find(&two.private.public()).is_none());
 }
@@ -83,11 +98,18 @@ fn a_huge_transaction_goes_in_pieces() {
 fn beyond_a_limit_there_is_no_space() {
     let mut rig = Rig::new(2, 3);
     let peers: Vec<Stock> = (0..3).map(|_| Stock::new(&rig)).collect();
-    let items = peers.iter().map(|peer| SetItem::Peer(change(peer, &[]))).collect();
+    let items = peers
+        .iter()
+        .map(|peer| SetItem::Peer(change(peer, &[])))
+        .collect();
     assert_eq!(set(&mut rig, items), errno::ENOSPC);
     let many = change(&peers[0], &["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"]);
     assert_eq!(set(&mut rig, vec![SetItem::Peer(many)]), errno::ENOSPC);
-    assert_eq!(who(&rig, "10.0.0.1"), Some(PeerSlot(0)), "what fitted stays, as in the kernel");
+    assert_eq!(
+        who(&rig, "10.0.0.1"),
+        Some(PeerSlot(0)),
+        "what fitted stays, as in the kernel"
+    );
     assert_eq!(who(&rig, "10.0.0.4"), None);
 }
 
@@ -95,21 +117,34 @@ fn beyond_a_limit_there_is_no_space() {
 fn a_taken_port_is_what_the_client_is_told() {
     let mut rig = Rig::new(8, 64);
     let peer = Stock::new(&rig);
-    let items = vec![SetItem::ListenPort(4500), SetItem::Peer(change(&peer, &["10.0.0.1"]))];
+    let items = vec![
+        SetItem::ListenPort(4500),
+        SetItem::Peer(change(&peer, &["10.0.0.1"])),
+    ];
     let mut transaction = Transaction::new(items);
     assert_eq!(transaction.step(&mut rig.core, 10), Progress::Waits);
     let (id, what) = rig.requests().remove(0);
     assert!(matches!(what, Privileged::Listen { port: 4500, .. }));
     assert!(!transaction.answered(&mut rig.core, id + 1, Ok(Granted::Done)));
-    let refused = Refused { errno: errno::EADDRINUSE, message: "port 4500 is taken".into() };
+    let refused = Refused {
+        errno: errno::EADDRINUSE,
+        message: "port 4500 is taken".into(),
+    };
     assert!(transaction.answered(&mut rig.core, id, Err(refused)));
-    assert_eq!(transaction.step(&mut rig.core, 10), Progress::Done(errno::EADDRINUSE));
+    assert_eq!(
+        transaction.step(&mut rig.core, 10),
+        Progress::Done(errno::EADDRINUSE)
+    );
     assert_eq!(who(&rig, "10.0.0.1"), None, "what followed was not done");
-    let mut transaction = Transaction::new(vec![SetItem::ListenPort(4501), SetItem::ListenPort(4501)]);
+    let mut transaction =
+        Transaction::new(vec![SetItem::ListenPort(4501), SetItem::ListenPort(4501)]);
     assert_eq!(transaction.step(&mut rig.core, 10), Progress::Waits);
     let (id, _) = rig.requests().remove(0);
     transaction.answered(&mut rig.core, id, Ok(Granted::Listening { port: 4501 }));
-    assert_eq!(transaction.step(&mut rig.core, 10), Progress::Done(errno::OK));
+    assert_eq!(
+        transaction.step(&mut rig.core, 10),
+        Progress::Done(errno::OK)
+    );
     assert_eq!(rig.state.gateway().unwrap().listen_port, 4501);
 }
 
@@ -125,12 +160,27 @@ fn another_private_key_ends_the_sessions_and_removes_ourselves() {
     rig.sent();
     let other = Stock::new(&rig);
     let own = rig.add(&other);
-    assert_eq!(set(&mut rig, vec![SetItem::PrivateKey(Some(other.private.clone()))]), errno::OK);
+    assert_eq!(
+        set(
+            &mut rig,
+            vec![SetItem::PrivateKey(Some(other.private.clone()))]
+        ),
+        errno::OK
+    );
     assert!(rig.keys.read(lane).is_none());
     assert!(rig.state.peer(own).is_none(), "a peer with our own key");
-    assert_eq!(rig.state.gateway().unwrap().public_key, *other.private.public().as_bytes());
-    assert_eq!(set(&mut rig, vec![SetItem::Peer(change(&other, &[]))]), errno::OK);
-    assert!(rig.core.peers.find(&other.private.public()).is_none(), "ignored");
+    assert_eq!(
+        rig.state.gateway().unwrap().public_key,
+        *other.private.public().as_bytes()
+    );
+    assert_eq!(
+        set(&mut rig, vec![SetItem::Peer(change(&other, &[]))]),
+        errno::OK
+    );
+    assert!(
+        rig.core.peers.find(&other.private.public()).is_none(),
+        "ignored"
+    );
     assert_eq!(set(&mut rig, vec![SetItem::PrivateKey(None)]), errno::OK);
     assert_eq!(rig.state.gateway().unwrap().public_key, [0; 32]);
 }
@@ -148,7 +198,11 @@ fn config(rig: &Rig, peers: &[(&Stock, &str, Option<&str>)]) -> Config {
     config
 }
 
-fn reload(rig: &mut Rig, keep_runtime: bool, result: Result<Config, String>) -> Result<String, String> {
+fn reload(
+    rig: &mut Rig,
+    keep_runtime: bool,
+    result: Result<Config, String>,
+) -> Result<String, String> {
     let mut reload = rig.core.begin_reload(9, keep_runtime).unwrap();
     rig.core.outbox().jobs.clear();
     let result = result.map(|config| Outcome::Config(Box::new(config)));
@@ -176,10 +230,20 @@ fn reload(rig: &mut Rig, keep_runtime: bool, result: Result<Config, String>) -> 
 #[test]
 fn a_reload_touches_only_what_differs() {
     let mut rig = Rig::down(8, 64);
-    let (mut stays, goes, comes, runtime) =
-        (Stock::new(&rig), Stock::new(&rig), Stock::new(&rig), Stock::new(&rig));
+    let (mut stays, goes, comes, runtime) = (
+        Stock::new(&rig),
+        Stock::new(&rig),
+        Stock::new(&rig),
+        Stock::new(&rig),
+    );
     let endpoint = Some("192.0.2.1:1");
-    let first = config(&rig, &[(&stays, "10.0.0.1/32", endpoint), (&goes, "10.0.0.2/32", None)]);
+    let first = config(
+        &rig,
+        &[
+            (&stays, "10.0.0.1/32", endpoint),
+            (&goes, "10.0.0.2/32", None),
+        ],
+    );
     rig.start(first);
     rig.core.link(1420, true);
     let slot = rig.core.peers.find(&stays.private.public()).unwrap();
@@ -188,23 +252,54 @@ fn a_reload_touches_only_what_differs() {
     rig.confirm(slot);
     let lane = rig.path(slot).lane;
     assert!(lane.is_some());
-    set(&mut rig, vec![SetItem::Peer(change(&runtime, &["10.0.0.9"]))]);
-    assert!(reload(&mut rig, false, Err("gw.conf:3: bad key".into())).unwrap_err().contains("gw.conf:3"));
-    assert_eq!(who(&rig, "10.0.0.2"), rig.core.peers.find(&goes.private.public()));
-    let second = config(&rig, &[(&stays, "10.0.0.2/32", endpoint), (&comes, "10.0.0.1/32", None)]);
+    set(
+        &mut rig,
+        vec![SetItem::Peer(change(&runtime, &["10.0.0.9"]))],
+    );
+    assert!(
+        reload(&mut rig, false, Err("gw.conf:3: bad key".into()))
+            .unwrap_err()
+            .contains("gw.conf:3")
+    );
+    assert_eq!(
+        who(&rig, "10.0.0.2"),
+        rig.core.peers.find(&goes.private.public())
+    );
+    let second = config(
+        &rig,
+        &[
+            (&stays, "10.0.0.2/32", endpoint),
+            (&comes, "10.0.0.1/32", None),
+        ],
+    );
     reload(&mut rig, true, Ok(second.clone())).unwrap();
     assert_eq!(rig.path(slot).lane, lane, "its session goes on");
-    assert_eq!(rig.path(slot).endpoint.unwrap().remote, "192.0.2.7:5000".parse().unwrap());
+    assert_eq!(
+        rig.path(slot).endpoint.unwrap().remote,
+        "192.0.2.7:5000".parse().unwrap()
+    );
     assert_eq!(who(&rig, "10.0.0.2"), Some(slot));
-    assert_eq!(who(&rig, "10.0.0.1"), rig.core.peers.find(&comes.private.public()));
+    assert_eq!(
+        who(&rig, "10.0.0.1"),
+        rig.core.peers.find(&comes.private.public())
+    );
     assert!(rig.core.peers.find(&goes.private.public()).is_none());
-    assert!(rig.core.peers.find(&runtime.private.public()).is_some(), "kept");
+    assert!(
+        rig.core.peers.find(&runtime.private.public()).is_some(),
+        "kept"
+    );
     reload(&mut rig, false, Ok(second)).unwrap();
-    assert!(rig.core.peers.find(&runtime.private.public()).is_none(), "the file wins");
+    assert!(
+        rig.core.peers.find(&runtime.private.public()).is_none(),
+        "the file wins"
+    );
     let mut elsewhere = config(&rig, &[(&stays, "10.0.0.2/32", Some("192.0.2.99:1"))]);
     elsewhere.interface.listen_port = Some(4500);
     reload(&mut rig, false, Ok(elsewhere)).unwrap();
-    assert_eq!(rig.path(slot).endpoint.unwrap().remote, "192.0.2.99:1".parse().unwrap());
+    assert_eq!(
+        rig.path(slot).endpoint.unwrap().remote,
+        "192.0.2.99:1".parse().unwrap()
+    );
     assert_eq!(rig.state.gateway().unwrap().listen_port, 4500);
 }
 
@@ -224,23 +319,50 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_nobody_answers() {
     let slot = rig.core.peers.find(&peer.private.public()).unwrap();
     let incarnation = rig.path(slot).incarnation;
     let (id, work) = job(&mut rig);
-    assert_eq!(work, Work::Resolve { host: "vpn.example".into(), port: 51820 });
+    assert_eq!(
+        work,
+        Work::Resolve {
+            host: "vpn.example".into(),
+            port: 51820
+        }
+    );
     rig.core.jobs.take(id);
-    rig.core.resolved(slot, incarnation, id, Err("no resolver".into()));
-    assert_eq!(rig.record(slot).refusal.unwrap().reason, RefusalReason::UnresolvedEndpoint);
+    rig.core
+        .resolved(slot, incarnation, id, Err("no resolver".into()));
+    assert_eq!(
+        rig.record(slot).refusal.unwrap().reason,
+        RefusalReason::UnresolvedEndpoint
+    );
     rig.pass(Duration::from_secs(6));
     let (id, _) = job(&mut rig);
-    let found = |last: u8| Ok(Outcome::Addresses(vec![format!("192.0.2.{last}:51820").parse().unwrap()]));
+    let found = |last: u8| {
+        Ok(Outcome::Addresses(vec![
+            format!("192.0.2.{last}:51820").parse().unwrap(),
+        ]))
+    };
     rig.core.resolved(slot, incarnation, id, found(1));
-    assert_eq!(rig.path(slot).endpoint.unwrap().remote, "192.0.2.1:51820".parse().unwrap());
-    rig.pass(Duration::from_secs(6));
-    assert!(!rig.sent().is_empty(), "what waited for the address is sent");
+    assert_eq!(
+        rig.path(slot).endpoint.unwrap().remote,
+        "192.0.2.1:51820".parse().unwrap()
+    );
+    assert!(
+        !rig.sent().is_empty(),
+        "what waited for the address is sent"
+    );
     rig.pass(Duration::from_secs(15));
     let (id, _) = job(&mut rig);
     rig.core.resolved(slot, incarnation, id, found(2));
-    assert_eq!(rig.path(slot).endpoint.unwrap().remote, "192.0.2.2:51820".parse().unwrap(), "it moved");
+    assert_eq!(
+        rig.path(slot).endpoint.unwrap().remote,
+        "192.0.2.2:51820".parse().unwrap(),
+        "it moved"
+    );
     rig.core.resolved(slot, incarnation, id, found(3));
-    assert_eq!(rig.path(slot).endpoint.unwrap().remote, "192.0.2.2:51820".parse().unwrap(), "asked once");
+    assert_eq!(
+        rig.path(slot).endpoint.unwrap().remote,
+        "192.0.2.2:51820".parse().unwrap(),
+        "asked once"
+    );
 }
 
 #[test]
@@ -258,7 +380,14 @@ fn the_commands_of_a_peer_run_in_order() {
     rig.receive(&message, "192.0.2.7:5000");
     rig.confirm(slot);
     let (id, work) = job(&mut rig);
-    let Work::Script { command, environment, .. } = work else { panic!("no script") };
+    let Work::Script {
+        command,
+        environment,
+        ..
+    } = work
+    else {
+        panic!("no script")
+    };
     assert_eq!(command, "up");
     for (name, value) in [
         ("RINGWAY_INTERFACE", "wgtest"),
@@ -270,9 +399,13 @@ fn the_commands_of_a_peer_run_in_order() {
         assert!(environment.contains(&(name.into(), value.into())), "{name}");
     }
     rig.core.drop_sessions(slot);
-    assert!(rig.core.outbox().jobs.is_empty(), "not while the other one runs");
+    assert!(
+        rig.core.outbox().jobs.is_empty(),
+        "not while the other one runs"
+    );
     rig.core.jobs.take(id);
-    rig.core.script_done(peer.private.public(), Ok(Outcome::ScriptDone));
+    rig.core
+        .script_done(peer.private.public(), Ok(Outcome::ScriptDone));
     let (_, work) = job(&mut rig);
     assert!(matches!(work, Work::Script { command, .. } if command == "down"));
 }
@@ -285,16 +418,24 @@ fn what_runs_is_what_is_saved() {
     rig.start(wanted);
     rig.core.link(1420, true);
     let runtime = Stock::new(&rig);
-    set(&mut rig, vec![SetItem::Peer(change(&runtime, &["10.0.0.9"]))]);
+    set(
+        &mut rig,
+        vec![SetItem::Peer(change(&runtime, &["10.0.0.9"]))],
+    );
     let (_, message) = peer.initiate(&rig);
     rig.receive(&message, "192.0.2.7:5000");
     let running = rig.core.running_config();
     assert_eq!(running.peers.len(), 2);
-    assert_eq!(running.peers[0].endpoint, Some("192.0.2.7:5000".parse().unwrap()));
+    assert_eq!(
+        running.peers[0].endpoint,
+        Some("192.0.2.7:5000".parse().unwrap())
+    );
     rig.core.outbox().jobs.clear();
     rig.core.save(4);
     let (_, work) = job(&mut rig);
-    let Work::WriteConfig { contents, path } = work else { panic!("no file") };
+    let Work::WriteConfig { contents, path } = work else {
+        panic!("no file")
+    };
     assert_eq!(path.to_str(), Some("/etc/ringway/wgtest.conf"));
     assert!(contents.contains(&runtime.private.public().to_base64()));
 }
@@ -305,13 +446,33 @@ fn a_removed_peers_slot_waits_for_routes_and_workers() {
     let (one, two) = (Stock::new(&rig), Stock::new(&rig));
     set(&mut rig, vec![SetItem::Peer(change(&one, &["10.0.0.1"]))]);
     let traffic = rig.rings.traffic(PeerSlot(0));
-    traffic.rx_bytes.store(500, std::sync::atomic::Ordering::Relaxed);
-    let removal = PeerChange { remove: true, ..PeerChange::new(one.private.public()) };
+    traffic
+        .rx_bytes
+        .store(500, std::sync::atomic::Ordering::Relaxed);
+    let removal = PeerChange {
+        remove: true,
+        ..PeerChange::new(one.private.public())
+    };
     set(&mut rig, vec![SetItem::Peer(removal)]);
-    assert!(rig.commands().contains(&Command::DropStaged { peer: PeerSlot(0) }));
-    assert_eq!(set(&mut rig, vec![SetItem::Peer(change(&two, &[]))]), errno::ENOSPC);
+    assert!(
+        rig.commands()
+            .contains(&Command::DropStaged { peer: PeerSlot(0) })
+    );
+    assert_eq!(
+        set(&mut rig, vec![SetItem::Peer(change(&two, &[]))]),
+        errno::ENOSPC
+    );
     rig.core.grace();
-    assert_eq!(set(&mut rig, vec![SetItem::Peer(change(&two, &[]))]), errno::OK);
-    assert_eq!(rig.rings.traffic(PeerSlot(0)).rx_bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(
+        set(&mut rig, vec![SetItem::Peer(change(&two, &[]))]),
+        errno::OK
+    );
+    assert_eq!(
+        rig.rings
+            .traffic(PeerSlot(0))
+            .rx_bytes
+            .load(std::sync::atomic::Ordering::Relaxed),
+        0
+    );
     let _ = PrivateKey::generate();
 }

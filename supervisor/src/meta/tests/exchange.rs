@@ -45,21 +45,42 @@ fn a_responder_sends_on_a_session_only_when_it_is_confirmed() {
     let (mut handshake, message) = peer.initiate(&rig);
     rig.receive(&message, HERE);
     let sent = rig.sent_one();
-    assert_eq!((sent.to.remote, sent.tos), (HERE.parse().unwrap(), HANDSHAKE_TOS));
-    assert_eq!(sent.to.local, Some("198.51.100.1".parse().unwrap()), "it leaves by the address spoken to");
-    let Ok(Message::Response(response)) = Message::parse(sent.bytes()) else { panic!("no response") };
+    assert_eq!(
+        (sent.to.remote, sent.tos),
+        (HERE.parse().unwrap(), HANDSHAKE_TOS)
+    );
+    assert_eq!(
+        sent.to.local,
+        Some("198.51.100.1".parse().unwrap()),
+        "it leaves by the address spoken to"
+    );
+    let Ok(Message::Response(response)) = Message::parse(sent.bytes()) else {
+        panic!("no response")
+    };
     let (theirs, index) = handshake.receive_response(&peer.psk, &response).unwrap();
     let path = rig.path(slot);
     assert_eq!(path.endpoint.unwrap().remote, HERE.parse().unwrap());
-    assert_eq!(path.lane, None, "nothing proves yet that the peer has the keys");
+    assert_eq!(
+        path.lane, None,
+        "nothing proves yet that the peer has the keys"
+    );
     let lane = LaneSlot(index & (rig.core.geometry.lanes - 1));
     let ours = rig.keys.read(lane).unwrap();
-    assert_eq!((ours.send_key, ours.receive_key), (theirs.receive, theirs.send));
-    assert_eq!((ours.local_index, ours.peer, ours.initiator), (index, slot, false));
+    assert_eq!(
+        (ours.send_key, ours.receive_key),
+        (theirs.receive, theirs.send)
+    );
+    assert_eq!(
+        (ours.local_index, ours.peer, ours.initiator),
+        (index, slot, false)
+    );
     assert_eq!(lane.0 & 1, slot.0 & 1, "home shard");
     rig.confirm(slot);
     assert_eq!(rig.path(slot).lane, Some(lane));
-    assert!(rig.commands().contains(&Command::SessionReady { peer: slot }));
+    assert!(
+        rig.commands()
+            .contains(&Command::SessionReady { peer: slot })
+    );
     assert_ne!(rig.record(slot).last_handshake_unix_ns, 0);
 }
 
@@ -69,7 +90,10 @@ fn an_initiator_uses_a_session_at_once_and_says_so() {
     let mut peer = Stock::new(&rig);
     let slot = rig.add(&peer);
     rig.core.set_endpoint(slot, HERE.parse().unwrap());
-    rig.core.event(Event::NeedHandshake { peer: slot, incarnation: rig.path(slot).incarnation });
+    rig.core.event(Event::NeedHandshake {
+        peer: slot,
+        incarnation: rig.path(slot).incarnation,
+    });
     let sent = rig.sent_one();
     assert_eq!(sent.tos, HANDSHAKE_TOS);
     let (response, theirs) = peer.respond(&rig, sent.bytes());
@@ -82,14 +106,30 @@ fn an_initiator_uses_a_session_at_once_and_says_so() {
     rig.receive(&response, THERE);
     let lane = rig.path(slot).lane.unwrap();
     let ours = rig.keys.read(lane).unwrap();
-    assert_eq!((ours.send_key, ours.receive_key), (theirs.receive, theirs.send));
+    assert_eq!(
+        (ours.send_key, ours.receive_key),
+        (theirs.receive, theirs.send)
+    );
     assert!(ours.initiator);
-    assert_eq!(rig.path(slot).endpoint.unwrap().remote, THERE.parse().unwrap(), "endpoint learned");
-    let keepalive = Command::Keepalive { lane, local_index: ours.local_index };
+    assert_eq!(
+        rig.path(slot).endpoint.unwrap().remote,
+        THERE.parse().unwrap(),
+        "endpoint learned"
+    );
+    let keepalive = Command::Keepalive {
+        lane,
+        local_index: ours.local_index,
+    };
     let commands = rig.commands();
-    assert!(commands.contains(&Command::SessionReady { peer: slot }) && commands.contains(&keepalive));
+    assert!(
+        commands.contains(&Command::SessionReady { peer: slot }) && commands.contains(&keepalive)
+    );
     rig.receive(&response, HERE);
-    assert_eq!(rig.path(slot).endpoint.unwrap().remote, THERE.parse().unwrap(), "a replay moves nothing");
+    assert_eq!(
+        rig.path(slot).endpoint.unwrap().remote,
+        THERE.parse().unwrap(),
+        "a replay moves nothing"
+    );
 }
 
 #[test]
@@ -104,8 +144,14 @@ fn every_replay_and_every_bit_flip_is_dropped() {
     rig.receive(&message, THERE);
     assert!(rig.sent().is_empty());
     assert_eq!(drops(&rig, DropReason::TimestampReplay), 1);
-    assert_eq!(rig.record(slot).refusal.unwrap().reason, RefusalReason::TimestampNotNewer);
-    assert_eq!(rig.path(slot).endpoint.unwrap().remote, HERE.parse().unwrap());
+    assert_eq!(
+        rig.record(slot).refusal.unwrap().reason,
+        RefusalReason::TimestampNotNewer
+    );
+    assert_eq!(
+        rig.path(slot).endpoint.unwrap().remote,
+        HERE.parse().unwrap()
+    );
     let (_, fresh) = peer.initiate(&rig);
     for bit in (0..fresh.len() * 8).step_by(11) {
         let mut flipped = fresh;
@@ -139,7 +185,10 @@ fn initiations_of_a_peer_are_limited() {
     let (_, second) = peer.initiate(&rig);
     rig.receive(&second, HERE);
     assert_eq!(rig.sent().len(), 1);
-    assert_eq!(rig.record(slot).refusal.unwrap().reason, RefusalReason::RateLimited);
+    assert_eq!(
+        rig.record(slot).refusal.unwrap().reason,
+        RefusalReason::RateLimited
+    );
     rig.pass(Duration::from_millis(20));
     let (_, third) = peer.initiate(&rig);
     rig.receive(&third, HERE);
@@ -152,14 +201,27 @@ fn strangers_are_told_apart() {
     let mut stranger = Stock::new(&rig);
     let (_, message) = stranger.initiate(&rig);
     rig.receive(&message, HERE);
-    assert_eq!(rig.state.gateway().unwrap().last_refusal.unwrap().reason, RefusalReason::UnknownKey);
+    assert_eq!(
+        rig.state.gateway().unwrap().last_refusal.unwrap().reason,
+        RefusalReason::UnknownKey
+    );
     assert_eq!(drops(&rig, DropReason::UnknownPeer), 1);
     let mut noise = [0; 148];
     noise[0] = 1;
     rig.receive(&noise, THERE);
     let refusal = rig.state.gateway().unwrap().last_refusal.unwrap();
-    assert_eq!((refusal.reason, refusal.from), (RefusalReason::Mac1, THERE.parse().unwrap()));
-    for garbage in [&[][..], &[1, 0], &[9; 40], &[1, 0, 0, 0], &[1; 200], &[4, 0, 0, 0]] {
+    assert_eq!(
+        (refusal.reason, refusal.from),
+        (RefusalReason::Mac1, THERE.parse().unwrap())
+    );
+    for garbage in [
+        &[][..],
+        &[1, 0],
+        &[9; 40],
+        &[1, 0, 0, 0],
+        &[1; 200],
+        &[4, 0, 0, 0],
+    ] {
         rig.receive(garbage, HERE);
     }
     assert!(rig.sent().is_empty());
@@ -170,25 +232,33 @@ fn a_wrong_preshared_key_is_named_in_both_roles() {
     let mut rig = Rig::new(8, 64);
     let mut peer = Stock::new(&rig);
     let slot = rig.add(&peer);
-    rig.core.set_preshared_key(slot, PresharedKey::generate().unwrap());
+    rig.core
+        .set_preshared_key(slot, PresharedKey::generate().unwrap());
     rig.core.set_endpoint(slot, HERE.parse().unwrap());
     rig.core.want_session(slot);
     let sent = rig.sent_one();
     let (response, _) = peer.respond(&rig, sent.bytes());
     rig.receive(&response, HERE);
-    assert_eq!(rig.record(slot).refusal.unwrap().reason, RefusalReason::PresharedKey);
+    assert_eq!(
+        rig.record(slot).refusal.unwrap().reason,
+        RefusalReason::PresharedKey
+    );
     assert_eq!(rig.path(slot).lane, None);
 
     let mut rig = Rig::new(8, 64);
     let mut peer = Stock::new(&rig);
     let slot = rig.add(&peer);
-    rig.core.set_preshared_key(slot, PresharedKey::generate().unwrap());
+    rig.core
+        .set_preshared_key(slot, PresharedKey::generate().unwrap());
     for _ in 0..3 {
         let (_, message) = peer.initiate(&rig);
         rig.receive(&message, HERE);
         rig.pass(Duration::from_secs(5));
     }
-    assert_eq!(rig.record(slot).refusal.unwrap().reason, RefusalReason::PresharedKey);
+    assert_eq!(
+        rig.record(slot).refusal.unwrap().reason,
+        RefusalReason::PresharedKey
+    );
 }
 
 #[test]
@@ -205,7 +275,11 @@ fn of_simultaneous_initiations_a_session_comes() {
     let (response, _) = peer.respond(&rig, ours.bytes());
     rig.receive(&response, HERE);
     assert!(rig.path(slot).lane.is_some());
-    assert_eq!(rig.core.peers.get(slot).unwrap().sessions.previous, Some(next), "theirs is received still");
+    assert_eq!(
+        rig.core.peers.get(slot).unwrap().sessions.previous,
+        Some(next),
+        "theirs is received still"
+    );
 }
 
 #[test]
@@ -221,14 +295,24 @@ fn only_a_newer_packet_moves_the_endpoint() {
         ifindex: 4,
     };
     let roam = |rig: &mut Rig, counter, port| {
-        rig.core.event(Event::Roamed { lane, local_index, counter, endpoint: at(port) });
+        rig.core.event(Event::Roamed {
+            lane,
+            local_index,
+            counter,
+            endpoint: at(port),
+        });
         rig.path(slot).endpoint.unwrap()
     };
     assert_eq!(roam(&mut rig, 5, 1), at(1));
     assert_eq!(roam(&mut rig, 4, 2), at(1), "reordered");
     assert_eq!(roam(&mut rig, 5, 2), at(1), "replayed");
     assert_eq!(roam(&mut rig, 6, 3), at(3));
-    rig.core.event(Event::Roamed { lane, local_index: local_index ^ (1 << 20), counter: 9, endpoint: at(4) });
+    rig.core.event(Event::Roamed {
+        lane,
+        local_index: local_index ^ (1 << 20),
+        counter: 9,
+        endpoint: at(4),
+    });
     assert_eq!(rig.path(slot).endpoint.unwrap(), at(3), "not that session");
     rig.core.addresses_gone(&["198.51.100.2".parse().unwrap()]);
     assert_eq!(rig.path(slot).endpoint.unwrap().local, None);
@@ -244,7 +328,10 @@ fn a_cookie_reply_moves_no_endpoint_and_is_taken_once() {
     let first = rig.sent_one();
     let cookie = peer.cookie(&rig, first.bytes());
     rig.receive(&cookie, THERE);
-    assert_eq!(rig.path(slot).endpoint.unwrap().remote, HERE.parse().unwrap());
+    assert_eq!(
+        rig.path(slot).endpoint.unwrap().remote,
+        HERE.parse().unwrap()
+    );
     rig.receive(&cookie, THERE);
     assert_eq!(drops(&rig, DropReason::BadCookie), 1);
     rig.pass(Duration::from_secs(6));
@@ -258,7 +345,9 @@ fn a_lane_is_recycled_only_after_grace_and_cleaning() {
     let mut rig = Rig::new(2, 16);
     let mut peer = Stock::new(&rig);
     let slot = rig.add(&peer);
-    let worker = rig.rings.process(ringway_shm::rings::Role::Worker(ringway_shm::ids::WorkerSlot(0)));
+    let worker = rig.rings.process(ringway_shm::rings::Role::Worker(
+        ringway_shm::ids::WorkerSlot(0),
+    ));
     worker.online(rig.state.epoch());
     let first = answered(&mut rig, &mut peer, slot);
     let index = rig.keys.read(first).unwrap().local_index;
@@ -268,13 +357,24 @@ fn a_lane_is_recycled_only_after_grace_and_cleaning() {
     assert!(rig.core.grace(), "the worker may still hold the key");
     assert!(!rig.commands().contains(&Command::CleanLane { lane: first }));
     let rings = rig.rings.clone();
-    rings.process(ringway_shm::rings::Role::Worker(ringway_shm::ids::WorkerSlot(0))).online(rig.state.epoch());
+    rings
+        .process(ringway_shm::rings::Role::Worker(
+            ringway_shm::ids::WorkerSlot(0),
+        ))
+        .online(rig.state.epoch());
     rig.core.grace();
     assert!(rig.commands().contains(&Command::CleanLane { lane: first }));
     let free = std::iter::from_fn(|| rig.core.lanes.allocate(slot, 1)).collect::<Vec<_>>();
-    assert!(free.iter().all(|(lane, _)| *lane != first), "not before it was cleaned");
+    assert!(
+        free.iter().all(|(lane, _)| *lane != first),
+        "not before it was cleaned"
+    );
     rig.core.event(Event::LaneCleaned { lane: first });
-    let (again, other) = rig.core.lanes.allocate(slot, index >> rig.core.geometry.lane_bits()).unwrap();
+    let (again, other) = rig
+        .core
+        .lanes
+        .allocate(slot, index >> rig.core.geometry.lane_bits())
+        .unwrap();
     assert_eq!(again, first);
     assert_ne!(other, index);
 }
@@ -289,18 +389,36 @@ fn a_rekey_keeps_the_former_session_for_receiving() {
     let local_index = rig.keys.read(first).unwrap().local_index;
     rig.pass(Duration::from_secs(121));
     rig.sent();
-    rig.core.event(Event::RekeyDue { lane: first, local_index, last_minute: false });
+    rig.core.event(Event::RekeyDue {
+        lane: first,
+        local_index,
+        last_minute: false,
+    });
     let sent = rig.sent_one();
     assert_eq!(MessageType::of(sent.bytes()), Some(MessageType::Initiation));
-    rig.core.event(Event::RekeyDue { lane: first, local_index, last_minute: false });
+    rig.core.event(Event::RekeyDue {
+        lane: first,
+        local_index,
+        last_minute: false,
+    });
     assert!(rig.sent().is_empty(), "one initiation in five seconds");
     let (response, _) = peer.respond(&rig, sent.bytes());
     rig.receive(&response, HERE);
     let second = rig.path(slot).lane.unwrap();
     assert_ne!(first, second);
-    assert!(rig.keys.read(first).is_some(), "what is under way still arrives");
-    rig.core.event(Event::RekeyDue { lane: first, local_index, last_minute: false });
-    assert!(rig.sent().is_empty(), "of the former session nothing is due");
+    assert!(
+        rig.keys.read(first).is_some(),
+        "what is under way still arrives"
+    );
+    rig.core.event(Event::RekeyDue {
+        lane: first,
+        local_index,
+        last_minute: false,
+    });
+    assert!(
+        rig.sent().is_empty(),
+        "of the former session nothing is due"
+    );
 }
 
 #[test]
@@ -314,7 +432,10 @@ fn silence_is_retried_told_and_given_up() {
     rig.pass(Duration::from_secs(21));
     let retries = rig.sent().len();
     assert!((3..=4).contains(&retries), "{retries}");
-    assert_eq!(rig.record(slot).refusal.unwrap().reason, RefusalReason::NoAnswer);
+    assert_eq!(
+        rig.record(slot).refusal.unwrap().reason,
+        RefusalReason::NoAnswer
+    );
     rig.commands();
     rig.pass(Duration::from_secs(120));
     assert!(rig.commands().contains(&Command::DropStaged { peer: slot }));
@@ -347,16 +468,30 @@ fn unanswered_data_asks_for_a_new_session() {
     rig.pass(Duration::from_secs(1));
     // What a worker does with the first data it sends.
     let words = rig.lanes.activity(slot);
-    for word in [&words.first_unanswered, &words.last_sent, &words.last_data_sent] {
+    for word in [
+        &words.first_unanswered,
+        &words.last_sent,
+        &words.last_data_sent,
+    ] {
         word.store(rig.now().0, Ordering::Relaxed);
     }
     words.armed.store(path.arm_generation, Ordering::Relaxed);
-    rig.core.event(Event::Armed { peer: slot, incarnation: path.incarnation });
+    rig.core.event(Event::Armed {
+        peer: slot,
+        incarnation: path.incarnation,
+    });
     rig.pass(Duration::from_secs(14));
     assert!(rig.sent().is_empty());
     rig.pass(Duration::from_secs(2));
-    assert_eq!(MessageType::of(rig.sent_one().bytes()), Some(MessageType::Initiation));
-    assert_eq!(rig.path(slot).endpoint.unwrap().local, None, "our own address may be the trouble");
+    assert_eq!(
+        MessageType::of(rig.sent_one().bytes()),
+        Some(MessageType::Initiation)
+    );
+    assert_eq!(
+        rig.path(slot).endpoint.unwrap().local,
+        None,
+        "our own address may be the trouble"
+    );
 }
 
 #[test]
@@ -368,11 +503,18 @@ fn received_data_is_acknowledged_by_a_keepalive() {
     rig.commands();
     rig.pass(Duration::from_secs(1));
     let words = rig.lanes.activity(slot);
-    for word in [&words.first_unacknowledged, &words.last_received, &words.last_data_received] {
+    for word in [
+        &words.first_unacknowledged,
+        &words.last_received,
+        &words.last_data_received,
+    ] {
         word.store(rig.now().0, Ordering::Relaxed);
     }
     let incarnation = rig.path(slot).incarnation;
-    rig.core.event(Event::Armed { peer: slot, incarnation });
+    rig.core.event(Event::Armed {
+        peer: slot,
+        incarnation,
+    });
     rig.pass(Duration::from_secs(9));
     assert!(rig.commands().is_empty());
     rig.pass(Duration::from_millis(1100));
@@ -389,9 +531,17 @@ fn the_path_shrinks_at_once_and_grows_again() {
     rig.answer_routes(1500, false);
     assert_eq!(rig.path(slot).path_mtu, 1500);
     let incarnation = rig.path(slot).incarnation;
-    rig.core.event(Event::PathMtu { peer: slot, incarnation, mtu: 1280 });
+    rig.core.event(Event::PathMtu {
+        peer: slot,
+        incarnation,
+        mtu: 1280,
+    });
     assert_eq!(rig.path(slot).path_mtu, 1280);
-    rig.core.event(Event::PathMtu { peer: slot, incarnation: incarnation + 1, mtu: 600 });
+    rig.core.event(Event::PathMtu {
+        peer: slot,
+        incarnation: incarnation + 1,
+        mtu: 600,
+    });
     assert_eq!(rig.path(slot).path_mtu, 1280, "another peer's");
     rig.pass(Duration::from_secs(601));
     assert_eq!(rig.path(slot).path_mtu, 1500);
@@ -404,7 +554,10 @@ fn an_endpoint_inside_its_own_tunnel_is_told_and_not_spoken_to() {
     let slot = rig.add(&peer);
     rig.core.set_endpoint(slot, HERE.parse().unwrap());
     rig.answer_routes(1420, true);
-    assert_eq!(rig.record(slot).refusal.unwrap().reason, RefusalReason::Loop);
+    assert_eq!(
+        rig.record(slot).refusal.unwrap().reason,
+        RefusalReason::Loop
+    );
     rig.core.want_session(slot);
     assert!(rig.sent().is_empty());
     rig.answer_routes(1500, false);
@@ -426,7 +579,11 @@ fn a_gateway_that_is_down_is_silent() {
     assert!(rig.sent().is_empty());
     rig.core.set_keepalive(slot, 25);
     rig.core.link(1420, true);
-    assert_eq!(rig.sent().len(), 1, "up again, it speaks to whom it keeps alive");
+    assert_eq!(
+        rig.sent().len(),
+        1,
+        "up again, it speaks to whom it keeps alive"
+    );
     let refresh = 25 * SECOND;
     assert!(rig.core.timeout().unwrap() < Duration::from_nanos(refresh));
 }

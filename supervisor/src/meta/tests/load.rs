@@ -14,35 +14,55 @@ fn under_load_a_sender_must_prove_its_address() {
     rig.add(&peer);
     let (_, flood) = attacker.initiate(&rig);
     for number in 0..600 {
-        rig.arrive(&flood, &format!("203.0.113.{}:{}", number % 250, 1000 + number));
+        rig.arrive(
+            &flood,
+            &format!("203.0.113.{}:{}", number % 250, 1000 + number),
+        );
     }
     let (_, message) = peer.initiate(&rig);
     rig.receive(&message, "192.0.2.7:5000");
     let sent = rig.sent();
-    assert!(sent.len() > 600 && sent.iter().all(|datagram| {
-        MessageType::of(datagram.bytes()) == Some(MessageType::CookieReply) && datagram.tos == 0
-    }));
-    let Ok(Message::CookieReply(reply)) = Message::parse(sent[sent.len() - 1].bytes()) else { panic!() };
+    assert!(
+        sent.len() > 600
+            && sent.iter().all(|datagram| {
+                MessageType::of(datagram.bytes()) == Some(MessageType::CookieReply)
+                    && datagram.tos == 0
+            })
+    );
+    let Ok(Message::CookieReply(reply)) = Message::parse(sent[sent.len() - 1].bytes()) else {
+        panic!()
+    };
     peer.macs.receive_cookie_reply(&reply, rig.now()).unwrap();
     rig.pass(Duration::from_millis(500));
     let (_, proved) = peer.initiate(&rig);
     // From elsewhere the cookie is worth nothing.
     rig.receive(&proved, "192.0.2.8:5000");
-    assert_eq!(MessageType::of(rig.sent_one().bytes()), Some(MessageType::CookieReply));
+    assert_eq!(
+        MessageType::of(rig.sent_one().bytes()),
+        Some(MessageType::CookieReply)
+    );
     rig.receive(&proved, "192.0.2.7:5000");
-    assert_eq!(MessageType::of(rig.sent_one().bytes()), Some(MessageType::Response));
+    assert_eq!(
+        MessageType::of(rig.sent_one().bytes()),
+        Some(MessageType::Response)
+    );
     // And one source is worked for only so often.
     for _ in 0..10 {
         let (_, again) = peer.initiate(&rig);
         rig.receive(&again, "192.0.2.7:5000");
     }
-    let limited = rig.rings.meta_counters().drops[DropReason::RateLimited as usize].load(Ordering::Relaxed);
+    let limited =
+        rig.rings.meta_counters().drops[DropReason::RateLimited as usize].load(Ordering::Relaxed);
     assert!(limited >= 5, "{limited}");
     rig.sent();
     rig.pass(Duration::from_secs(2));
     let (_, calm) = Stock::initiate(&mut peer, &rig);
     rig.receive(&calm, "192.0.2.9:5000");
-    assert_eq!(MessageType::of(rig.sent_one().bytes()), Some(MessageType::Response), "the load is over");
+    assert_eq!(
+        MessageType::of(rig.sent_one().bytes()),
+        Some(MessageType::Response),
+        "the load is over"
+    );
 }
 
 #[test]
@@ -58,5 +78,8 @@ fn noise_makes_no_load() {
     assert_eq!(rig.core.waiting(), 0);
     let (_, message) = peer.initiate(&rig);
     rig.receive(&message, "192.0.2.7:5000");
-    assert_eq!(MessageType::of(rig.sent_one().bytes()), Some(MessageType::Response));
+    assert_eq!(
+        MessageType::of(rig.sent_one().bytes()),
+        Some(MessageType::Response)
+    );
 }

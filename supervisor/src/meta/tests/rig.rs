@@ -63,7 +63,9 @@ impl Rig {
         let lanes = attach(SegmentKind::Lanes, geometry);
         let rings = Rings::attach(&attach(SegmentKind::Rings, geometry)).unwrap();
         rings.prepare_slot(WorkerSlot(0), 1).unwrap();
-        let commands = rings.consumer(RingId::Commands { to: WorkerSlot(0) }).unwrap();
+        let commands = rings
+            .consumer(RingId::Commands { to: WorkerSlot(0) })
+            .unwrap();
         let (now, unix) = (1000 * SECOND, 1_700_000_000 * SECOND);
         let parts = Parts {
             state: StateWriter::attach(&state).unwrap(),
@@ -88,7 +90,11 @@ impl Rig {
     }
 
     pub(super) fn start(&mut self, config: Config) {
-        let start = Start { name: "wgtest".into(), config_path: Some("/etc/ringway/wgtest.conf".into()), mtu: 1420 };
+        let start = Start {
+            name: "wgtest".into(),
+            config_path: Some("/etc/ringway/wgtest.conf".into()),
+            mtu: 1420,
+        };
         self.core.start(start, config).unwrap();
         self.core.sockets_changed(51820, true, true);
         self.core.publish_routes().unwrap();
@@ -102,7 +108,11 @@ impl Rig {
     pub(super) fn pass(&mut self, time: Duration) {
         let end = self.now + time.as_nanos() as u64;
         while self.now < end {
-            let step = self.core.timeout().map_or(u64::MAX, |timeout| timeout.as_nanos() as u64).max(1);
+            let step = self
+                .core
+                .timeout()
+                .map_or(u64::MAX, |timeout| timeout.as_nanos() as u64)
+                .max(1);
             let step = step.min(end - self.now);
             self.now += step;
             self.unix += step;
@@ -120,9 +130,20 @@ impl Rig {
     /// A datagram arrives and waits.
     pub(super) fn arrive(&mut self, bytes: &[u8], from: &str) {
         let remote: SocketAddr = from.parse().unwrap();
-        let source = Source { remote, local: Some("198.51.100.1".parse().unwrap()), ifindex: 3 };
-        let header =
-            PacketHeader { remote, local: None, ifindex: 0, shard: 0, group: 0, ecn: 0, inner: false };
+        let source = Source {
+            remote,
+            local: Some("198.51.100.1".parse().unwrap()),
+            ifindex: 3,
+        };
+        let header = PacketHeader {
+            remote,
+            local: None,
+            ifindex: 0,
+            shard: 0,
+            group: 0,
+            ecn: 0,
+            inner: false,
+        };
         self.core.receive(bytes, source, &header);
     }
 
@@ -164,13 +185,22 @@ impl Rig {
     pub(super) fn answer_routes(&mut self, mtu: u32, own: bool) {
         for (id, what) in self.requests() {
             if matches!(what, Privileged::RouteOf { .. }) {
-                let granted = Granted::Route { ifindex: 2, mtu, source: None, own };
-                let Some(crate::meta::requests::Purpose::Route { peer, incarnation, destination }) =
-                    self.core.requests.take(id)
+                let granted = Granted::Route {
+                    ifindex: 2,
+                    mtu,
+                    source: None,
+                    own,
+                };
+                let Some(crate::meta::requests::Purpose::Route {
+                    peer,
+                    incarnation,
+                    destination,
+                }) = self.core.requests.take(id)
                 else {
                     panic!("a route was asked for without a purpose");
                 };
-                self.core.route_answer(peer, incarnation, destination, &Ok(granted));
+                self.core
+                    .route_answer(peer, incarnation, destination, &Ok(granted));
             }
         }
     }
@@ -192,7 +222,10 @@ impl Rig {
     /// What the home worker of a lane does when the first packet of an answered session comes.
     pub(super) fn confirm(&mut self, slot: PeerSlot) {
         let next = self.core.peers.get(slot).unwrap().sessions.next.unwrap();
-        self.core.event(Event::Confirmed { lane: next.lane, local_index: next.local_index });
+        self.core.event(Event::Confirmed {
+            lane: next.lane,
+            local_index: next.local_index,
+        });
     }
 }
 
@@ -228,20 +261,27 @@ impl Stock {
     pub(super) fn initiate(&mut self, rig: &Rig) -> (InitiatorHandshake, [u8; Initiation::LEN]) {
         self.index += 1;
         let stamp = self.stamper.stamp(rig.unix);
-        let (handshake, message) = noise::initiate(&self.private, &self.gateway, self.index, stamp).unwrap();
+        let (handshake, message) =
+            noise::initiate(&self.private, &self.gateway, self.index, stamp).unwrap();
         let mut bytes = message.to_bytes();
         self.macs.seal(&mut bytes, rig.now());
         (handshake, bytes)
     }
 
     /// Answers an initiation of the gateway.
-    pub(super) fn respond(&mut self, rig: &Rig, message: &[u8]) -> ([u8; Response::LEN], SessionKeys) {
+    pub(super) fn respond(
+        &mut self,
+        rig: &Rig,
+        message: &[u8],
+    ) -> ([u8; Response::LEN], SessionKeys) {
         let from = "198.51.100.1:51820".parse().unwrap();
         assert_ne!(
             self.checker.check(message, from, false, rig.now()),
             ringway_proto::cookie::MacVerdict::BadMac1
         );
-        let Ok(Message::Initiation(initiation)) = Message::parse(message) else { panic!("no initiation") };
+        let Ok(Message::Initiation(initiation)) = Message::parse(message) else {
+            panic!("no initiation")
+        };
         let received = noise::receive_initiation(&self.private, &initiation).unwrap();
         assert_eq!(received.remote, self.gateway);
         self.index += 1;
@@ -255,6 +295,10 @@ impl Stock {
     pub(super) fn cookie(&mut self, rig: &Rig, message: &[u8]) -> Vec<u8> {
         let from = "198.51.100.1:51820".parse().unwrap();
         let sender = u32::from_le_bytes(message[4..8].try_into().unwrap());
-        self.checker.cookie_reply(message, sender, from, rig.now()).unwrap().to_bytes().to_vec()
+        self.checker
+            .cookie_reply(message, sender, from, rig.now())
+            .unwrap()
+            .to_bytes()
+            .to_vec()
     }
 }

@@ -17,7 +17,12 @@ impl Uapi {
     fn new(rig: Rig) -> Uapi {
         let path = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(path.path().join("sock")).unwrap();
-        Uapi { rig, server: Server::new(listener.into()).unwrap(), path, open: Vec::new() }
+        Uapi {
+            rig,
+            server: Server::new(listener.into()).unwrap(),
+            path,
+            open: Vec::new(),
+        }
     }
 
     fn connect(&mut self) -> UnixStream {
@@ -74,7 +79,10 @@ fn a_client_sets_and_gets_over_one_connection() {
     assert!(got.contains(&format!("public_key={key}\n")), "{got}");
     assert!(got.contains("endpoint=192.0.2.1:51820\n") && got.contains("allowed_ip=10.0.0.0/24\n"));
     assert!(got.contains("listen_port=51820\n") && got.ends_with("errno=0\n\n"));
-    assert_eq!(uapi.ask(&mut client, "set=1\nnonsense=1\n\n"), "errno=-22\n\n");
+    assert_eq!(
+        uapi.ask(&mut client, "set=1\nnonsense=1\n\n"),
+        "errno=-22\n\n"
+    );
 }
 
 #[test]
@@ -85,7 +93,13 @@ fn a_hundred_thousand_allowed_ips_in_one_message() {
     let mut client = uapi.connect();
     let mut set = format!("set=1\npublic_key={}\n", peer.private.public().to_hex());
     for number in 0..130_000 {
-        let _ = writeln!(set, "allowed_ip=10.{}.{}.{}/32", number >> 16, (number >> 8) & 255, number & 255);
+        let _ = writeln!(
+            set,
+            "allowed_ip=10.{}.{}.{}/32",
+            number >> 16,
+            (number >> 8) & 255,
+            number & 255
+        );
     }
     set.push('\n');
     assert_eq!(uapi.ask(&mut client, &set), "errno=0\n\n");
@@ -107,10 +121,20 @@ fn a_slow_reader_holds_nobody_up() {
     }
     uapi.turn();
     let mut quick = uapi.connect();
-    assert_eq!(uapi.ask(&mut quick, "get=1\n\n").matches("public_key=").count(), 1000);
+    assert_eq!(
+        uapi.ask(&mut quick, "get=1\n\n")
+            .matches("public_key=")
+            .count(),
+        1000
+    );
     let mut many: Vec<UnixStream> = (0..100).map(|_| uapi.connect()).collect();
     uapi.turn();
-    assert_eq!(uapi.ask(&mut many[99], "get=1\n\n").matches("public_key=").count(), 1000);
+    assert_eq!(
+        uapi.ask(&mut many[99], "get=1\n\n")
+            .matches("public_key=")
+            .count(),
+        1000
+    );
 }
 
 #[test]
@@ -119,7 +143,12 @@ fn half_a_request_changes_nothing() {
     let peer = Stock::new(&rig);
     let mut uapi = Uapi::new(rig);
     let mut client = uapi.connect();
-    write!(client, "set=1\npublic_key={}\n", peer.private.public().to_hex()).unwrap();
+    write!(
+        client,
+        "set=1\npublic_key={}\n",
+        peer.private.public().to_hex()
+    )
+    .unwrap();
     uapi.turn();
     drop(client);
     uapi.turn();
