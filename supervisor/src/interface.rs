@@ -48,6 +48,8 @@ const SRC_VALID_MARK: &str = "/proc/sys/net/ipv4/conf/all/src_valid_mark";
 pub(crate) struct Setup {
     addresses: BTreeSet<Prefix>,
     routes: BTreeSet<Prefix>,
+    /// An address was removed, and other addresses and routes may have gone with it.
+    swept: bool,
     rules: Vec<(Rule, bool)>,
     firewall: Option<firewall::Guard>,
 }
@@ -106,14 +108,16 @@ impl Setup {
     /// Brings addresses to what is wanted: those that are new come, those that left go.
     pub(crate) fn addresses(&mut self, netlink: &mut Rtnetlink, wanted: Wanted<'_>) -> Result<(), SetupError> {
         let new: BTreeSet<Prefix> = wanted.addresses.iter().copied().collect();
-        for address in wanted.addresses {
-            if !self.addresses.contains(address) {
-                netlink.add_address(wanted.index, *address)?;
-                self.addresses.insert(*address);
-            }
-        }
         for address in self.addresses.difference(&new) {
             netlink.remove_address(wanted.index, *address)?;
+            // With an address the kernel removes others of its subnet, and with the last one of
+            // IPv4 all routes (net/ipv4/devinet.c, fib_frontend.c).
+            self.swept = true;
+        }
+        for address in wanted.addresses {
+            if self.swept || !self.addresses.contains(address) {
+                netlink.add_address(wanted.index, *address)?;
+            }
         }
         self.addresses = new;
         Ok(())
@@ -122,13 +126,20 @@ impl Setup {
     /// Brings routes to what is wanted, and with a default route the rules and the firewall table.
     pub(crate) fn routes(&mut self, netlink: &mut Rtnetlink, wanted: Wanted<'_>) -> Result<(), SetupError> {
         let new = routes(wanted);
-        for prefix in longest_first(new.difference(&self.routes)) {
-            if let Some(mark) = default_table(wanted, prefix) {
+        let swept = std::mem::take(&mut self.swept);
+        for prefix in longest_first(&new) {
+            let known = self.routes.contains(&prefix);
+            if known && !swept {
+                continue;
+            }
+            if let (Some(mark), false) = (default_table(wanted, prefix), known) {
                 self.divert(netlink, wanted, prefix.is_ipv4(), mark)?;
             }
             match netlink.add_route(wanted.index, prefix, table_of(wanted, prefix)) {
                 Err(error) if error.errno() == nix::libc::EEXIST => {
-                    return Err(SetupError::RouteTaken { prefix, name: wanted.name.to_owned() });
+                    if !known {
+                        return Err(SetupError::RouteTaken { prefix, name: wanted.name.to_owned() });
+                    }
                 }
                 other => other?,
             }
@@ -254,8 +265,8 @@ fn default_table(wanted: Wanted<'_>, prefix: Prefix) -> Option<u32> {
     (wanted.table == Table::Auto && prefix.is_default()).then_some(wanted.fwmark).flatten()
 }
 
-fn longest_first<'a>(prefixes: impl Iterator<Item = &'a Prefix>) -> Vec<Prefix> {
-    let mut sorted: Vec<Prefix> = prefixes.copied().collect();
+fn longest_first(prefixes: &BTreeSet<Prefix>) -> Vec<Prefix> {
+    let mut sorted: Vec<Prefix> = prefixes.iter().copied().collect();
     sorted.sort_by_key(|prefix| std::cmp::Reverse(prefix.length()));
     sorted
 }
@@ -274,10 +285,39 @@ mod tests {
         let allowed = prefixes(&["10.9.0.2/32", "10.9.0.0/16", "10.8.0.2/32", "fd00::2/128", "fd01::/64", "10.9.0.2/32"]);
         let wanted =
             Wanted { name: "wg0", index: 1, addresses: &addresses, routes: &allowed, table: Table::Auto, fwmark: None };
-        let made: Vec<String> = longest_first(routes(wanted).iter()).iter().map(Prefix::to_string).collect();
+        let made: Vec<String> = longest_first(&routes(wanted)).iter().map(Prefix::to_string).collect();
         assert_eq!(made, ["fd01::/64", "10.8.0.2/32", "10.9.0.0/16"]);
         assert_eq!(routes(Wanted { table: Table::Number(7), ..wanted }).len(), 5);
         assert!(routes(Wanted { table: Table::Off, ..wanted }).is_empty());
+    }
+
+    #[test]
+    fn a_change_of_address_loses_no_route() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            let _tun = crate::tun::Tun::create("t3", 2).unwrap();
+            let mut netlink = Rtnetlink::open().unwrap();
+            let index = netlink.link_named("t3", Whereabouts::Here).unwrap().index;
+            netlink.set_link_up(index, 1420).unwrap();
+            let mut setup = Setup::default();
+            let allowed = prefixes(&["10.20.0.0/16", "10.21.0.0/16"]);
+            for addresses in [&["10.8.0.1/24"][..], &["10.8.0.2/24", "10.8.0.3/24"], &["10.8.0.3/24"]] {
+                let addresses = prefixes(addresses);
+                let wanted = Wanted { name: "t3", index, addresses: &addresses, routes: &allowed, table: Table::Auto, fwmark: None };
+                setup.addresses(&mut netlink, wanted).unwrap();
+                setup.routes(&mut netlink, wanted).unwrap();
+                for to in ["10.20.0.1:1", "10.21.0.1:1", "10.8.0.9:1"] {
+                    assert_eq!(netlink.route_of(to.parse().unwrap(), 0).unwrap().ifindex, index, "{to}");
+                }
+                let source = netlink.route_of("10.8.0.9:1".parse().unwrap(), 0).unwrap().source;
+                assert!(addresses.iter().any(|address| Some(address.address()) == source), "{source:?}");
+            }
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]
