@@ -9,9 +9,16 @@ impl Core {
     /// kernel).
     pub(crate) fn link(&mut self, mtu: u32, up: bool) {
         let was_up = self.gateway.link_up;
-        self.gateway.mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+        let grew = mtu > std::mem::replace(&mut self.gateway.mtu, mtu);
         self.gateway.link_up = up;
         self.publish_gateway();
+        if grew {
+            // Whoever raises it has most likely raised that of the links below before.
+            for slot in self.peers.slots() {
+                self.ask_route(slot);
+            }
+        }
         if up == was_up {
             return;
         }
