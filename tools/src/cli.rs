@@ -131,16 +131,31 @@ pub(crate) struct UpArgs {
     #[arg(value_name = "FILE|NAME")]
     pub(crate) file: PathBuf,
     /// Worker processes: a number, or `auto` for one per CPU
-    #[arg(long, value_name = "N|auto")]
+    #[arg(
+        long,
+        value_name = "N|auto",
+        env = "RINGWAY_WORKERS",
+        hide_env_values = true
+    )]
     pub(crate) workers: Option<WorkersSetting>,
     /// Shards (TUN queues and sockets), a power of two up to 64; fixed at start
-    #[arg(long, value_name = "S", value_parser = shards)]
+    #[arg(long, value_name = "S", env = "RINGWAY_SHARDS", hide_env_values = true, value_parser = shards)]
     pub(crate) shards: Option<u8>,
     /// CPUs that the workers are pinned to, in turn, as taskset writes them: 0-3,6
-    #[arg(long, value_name = "LIST")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        env = "RINGWAY_CPUS",
+        hide_env_values = true
+    )]
     pub(crate) cpus: Option<CpuList>,
     /// How an idle worker waits: epoll, busy, adaptive or napi
-    #[arg(long, value_name = "MODE")]
+    #[arg(
+        long,
+        value_name = "MODE",
+        env = "RINGWAY_POLL",
+        hide_env_values = true
+    )]
     pub(crate) poll: Option<PollMode>,
     /// Stay in the foreground, log to standard error
     #[arg(short, long)]

@@ -156,6 +156,7 @@ Configurations.
 The socket that the supervisor of a running gateway listens on.
 .SH SEE ALSO
 .BR ringwayd (8),
+.BR ringway.toml (5),
 .BR wg (8),
 .BR wg-quick (8)
 ";

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ringway_proto::config;
+use ringway_proto::config::{self, Config};
 use ringway_proto::control::Request;
 
 use crate::cli::{NameArgs, ReloadArgs, UpArgs};
@@ -18,7 +18,7 @@ use crate::runtime::Runtime;
 pub(crate) fn up(arguments: &UpArgs) -> Outcome {
     let source = names::resolve(&arguments.file, Path::new(names::CONFIGURATION))?;
     if arguments.check {
-        return check(&source);
+        return check(arguments, &source);
     }
     let daemon = find_daemon()?;
     let mut command = Command::new(&daemon);
@@ -70,23 +70,33 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-fn check(source: &names::Source) -> Outcome {
+fn check(arguments: &UpArgs, source: &names::Source) -> Outcome {
     let loaded =
         config::load_with_warnings(&source.path).map_err(|why| Failure::Failed(why.to_string()))?;
     for warning in &loaded.warnings {
         eprintln!("ringway: warning: {warning}");
     }
+    let mut config = loaded.config;
+    override_by(arguments, &mut config);
     println!(
-        "ringway up {} would, for the interface {}:",
+        "{} makes the interface {}; nothing is changed now",
         source.path.display(),
         source.interface
     );
-    print!("{}", config::check(&loaded.config, &source.interface));
+    print!("{}", config::check(&config, &source.interface));
     Ok(())
 }
 
-/// Flags only: the daemon itself reads the environment, which gives way to flags, and the file, which gives way to
-/// both.
+/// Flags and the environment win over the file.
+fn override_by(arguments: &UpArgs, config: &mut Config) {
+    let interface = &mut config.interface;
+    interface.workers = arguments.workers.or(interface.workers);
+    interface.shards = arguments.shards.or(interface.shards);
+    interface.cpus = arguments.cpus.clone().or(interface.cpus.take());
+    interface.poll = arguments.poll.or(interface.poll);
+}
+
+/// What a flag or the environment says goes on as a flag, so that it wins over the file.
 fn daemon_arguments(arguments: &UpArgs, source: &names::Source) -> Vec<OsString> {
     let mut all: Vec<OsString> = Vec::new();
     let mut flag = |name: &str, value: Option<String>| {
@@ -119,6 +129,7 @@ fn absolute(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use ringway_proto::config::WorkersSetting;
 
     use super::*;
     use crate::cli::{Cli, Command as Subcommand};
@@ -180,6 +191,19 @@ mod tests {
         ] {
             assert!(Cli::try_parse_from(line).is_err(), "{line:?}");
         }
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let line = ["ringway", "up", "a.conf", "--workers", "4"];
+        let Subcommand::Up(up) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("not up");
+        };
+        let text = "[Interface]\nWorkers = 2\nShards = 8\n";
+        let mut config = config::parse(text, Path::new("a.conf")).unwrap().config;
+        override_by(&up, &mut config);
+        assert_eq!(config.interface.workers, Some(WorkersSetting::Count(4)));
+        assert_eq!(config.interface.shards, Some(8));
     }
 
     #[test]

@@ -55,12 +55,11 @@ pub(crate) fn run(stage: &Stage, gateways: &[Gateway; 2], seconds: u8) -> Outcom
     let retransmits = report["end"]["sum_sent"]["retransmits"]
         .as_u64()
         .unwrap_or(0);
-    let drops: u64 = gateways
-        .iter()
-        .map(|gateway| Sample::take(gateway).drops())
-        .sum();
+    let last = gateways.each_ref().map(Sample::take);
+    let drops: u64 = last.iter().map(Sample::drops).sum();
+    let queues: u64 = last.iter().filter_map(|sample| sample.queue_drops).sum();
     Ok(format!(
-        "{} of TCP through the tunnel, {retransmits} retransmissions, {drops} packets dropped by the gateways",
+        "{} of TCP through the tunnel ({retransmits} retransmissions; dropped: {queues} by full TUN queues, {drops} by the gateways)",
         units::bits_per_second(rate)
     ))
 }

@@ -11,7 +11,7 @@ use crate::render::units;
 /// All drops.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Drops {
-    /// Dropped packets of all processes and reasons.
+    /// Dropped packets of all processes and reasons, and of the TUN queue.
     pub(crate) total: u64,
     /// By process and reason, the most first; what never happened is left out.
     pub(crate) drops: Vec<Drop>,
@@ -24,7 +24,7 @@ pub(crate) struct Drop {
     pub(crate) reason: &'static str,
     /// Where on the path: tun, udp, crypto, policy, ring, handshake.
     pub(crate) stage: &'static str,
-    /// Which process: `worker0`, …, or `meta`.
+    /// Which process: `worker0`, …, `meta`, or `kernel` for what no process saw.
     pub(crate) process: String,
     /// How many packets.
     pub(crate) count: u64,
@@ -60,9 +60,20 @@ impl Drops {
                 }
             }
         }
+        if let Some(count) = now.queue_drops.filter(|&count| count > 0) {
+            let earlier = before.and_then(|before| before.queue_drops);
+            drops.push(Drop {
+                reason: "tun_queue_full",
+                stage: "tun",
+                process: "kernel".to_owned(),
+                count,
+                per_second: earlier.map(|was| rate(was, count, seconds)),
+                hint: "Packets came into the interface faster than the workers read them, which is how a sender learns its pace; steady growth with busy workers means more cores are needed.",
+            });
+        }
         drops.sort_by_key(|drop| std::cmp::Reverse(drop.count));
         Drops {
-            total: now.drops(),
+            total: now.drops() + now.queue_drops.unwrap_or(0),
             drops,
         }
     }

@@ -7,6 +7,7 @@
 #![allow(clippy::struct_field_names)]
 
 pub(crate) mod drops;
+pub(crate) mod interface;
 pub(crate) mod peers;
 pub(crate) mod refusal;
 pub(crate) mod rings;

@@ -8,6 +8,7 @@ use ringway_shm::ids::{PeerSlot, ShardId, WorkerSlot};
 use ringway_shm::process::{NOT_PINNED, ProcessSlot, ProcessState, Role};
 use ringway_shm::rings::RingStat;
 
+use super::interface::queue_drops as queue_drops_seen_by;
 use crate::attach::Gateway;
 
 /// What was read at one moment.
@@ -31,6 +32,8 @@ pub(crate) struct Sample {
     pub(crate) peers: Vec<Counts>,
     /// The rings.
     pub(crate) rings: Vec<RingStat>,
+    /// Packets that the kernel dropped since the TUN queue was full; `None` where that can't be seen.
+    pub(crate) queue_drops: Option<u64>,
 }
 
 /// A process's slot.
@@ -106,6 +109,7 @@ impl Sample {
                 .map(|slot| Counts::of_peer(gateway, PeerSlot(slot)))
                 .collect(),
             rings: rings.list(),
+            queue_drops: queue_drops(gateway),
         }
     }
 
@@ -121,7 +125,7 @@ impl Sample {
         sum
     }
 
-    /// All drops, of workers and meta.
+    /// All drops, of workers and meta; not the kernel's.
     pub(crate) fn drops(&self) -> u64 {
         let workers: u64 = self
             .workers
@@ -202,6 +206,16 @@ impl Counts {
     pub(crate) fn drops_for(&self, reason: DropReason) -> u64 {
         self.drops.get(reason as usize).copied().unwrap_or(0)
     }
+}
+
+/// Any process of the gateway that lives is in the namespace that it was started in.
+fn queue_drops(gateway: &Gateway) -> Option<u64> {
+    let workers = (0..gateway.rings.workers()).map(|slot| Role::Worker(WorkerSlot(slot)));
+    let mut roles = [Role::Supervisor, Role::Meta].into_iter().chain(workers);
+    roles.find_map(|role| {
+        let pid = gateway.rings.process(role).pid.load(Ordering::Relaxed);
+        queue_drops_seen_by(pid, &gateway.name)
+    })
 }
 
 fn get(word: &AtomicU64) -> u64 {

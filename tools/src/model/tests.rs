@@ -202,9 +202,17 @@ fn drops_come_with_place_and_remedy() {
         .rings
         .counters(WorkerSlot(0))
         .dropped(DropReason::Replay, 20);
-    let drops = Drops::new(&later(&fixture, 2), Some(&before));
+    let before = Sample {
+        queue_drops: Some(0),
+        ..before
+    };
+    let now = Sample {
+        queue_drops: Some(4),
+        ..later(&fixture, 2)
+    };
+    let drops = Drops::new(&now, Some(&before));
     let document = value(&drops);
-    assert_eq!(document["total"], 32);
+    assert_eq!(document["total"], 36);
     let first = &document["drops"][0];
     assert_eq!(first["reason"], "replay");
     assert_eq!(first["stage"], "crypto");
@@ -212,7 +220,10 @@ fn drops_come_with_place_and_remedy() {
     assert_eq!(first["count"], 23);
     assert_eq!(first["per_second"], 10.0);
     assert_eq!(document["drops"][1]["process"], "meta");
-    assert_eq!(document["drops"].as_array().unwrap().len(), 3);
+    assert_eq!(document["drops"][2]["reason"], "tun_queue_full");
+    assert_eq!(document["drops"][2]["process"], "kernel");
+    assert_eq!(document["drops"][2]["per_second"], 2.0);
+    assert_eq!(document["drops"].as_array().unwrap().len(), 4);
     let text = drops.human("wg0");
     assert!(text.contains(DropReason::BadMac1.hint()), "{text}");
 }
