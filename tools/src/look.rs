@@ -1,7 +1,6 @@
 //! The look-ups: attach, read, show; once or again and again.
 
-use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -18,12 +17,13 @@ use crate::model::sample::Sample;
 use crate::model::shm::Shm;
 use crate::model::sockets::Sockets;
 use crate::model::status::Status;
-use crate::model::workers::{DEAD, Workers, kernel_state};
+use crate::model::workers::Workers;
 use crate::model::{Document, Human};
 use crate::runtime::Runtime;
-use crate::sys::{signals, terminal};
+use crate::watch::watch;
 
-const SECOND: Duration = Duration::from_secs(1);
+/// A second.
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// `status`.
 pub(crate) fn status(runtime: &Runtime, arguments: &LookArgs) -> Outcome {
@@ -120,13 +120,13 @@ enum When {
 
 /// The samples that a document is made of.
 #[derive(Clone, Copy)]
-struct Samples<'a> {
+pub(crate) struct Samples<'a> {
     /// The newest.
-    now: &'a Sample,
+    pub(crate) now: &'a Sample,
     /// That of about a second before.
-    second_ago: Option<&'a Sample>,
+    pub(crate) second_ago: Option<&'a Sample>,
     /// That of the document before.
-    before: Option<&'a Sample>,
+    pub(crate) before: Option<&'a Sample>,
 }
 
 fn lacks_route(address: Option<IpAddr>, found: bool) -> bool {
@@ -172,96 +172,6 @@ fn run<T: Serialize + Human>(
     })
 }
 
-/// Shows a document every `interval` until somebody presses q, sends a signal, or the gateway ends.
-fn watch<T: Serialize + Human>(
-    gateway: &Gateway,
-    first: Sample,
-    as_json: bool,
-    interval: Duration,
-    mut make: impl FnMut(Samples<'_>) -> Outcome<Document<T>>,
-) -> Outcome {
-    signals::catch().map_err(|why| Failure::Failed(format!("watch: {why}")))?;
-    let redraws = !as_json && io::stdout().is_terminal();
-    let keys = terminal::Keys::take();
-    let mut shown = first.clone();
-    let mut recent = VecDeque::from([first]);
-    // Nobody waits long for the first figures.
-    let mut wait = interval.min(SECOND);
-    loop {
-        if pause(gateway, &keys, wait, &mut recent) {
-            return Ok(());
-        }
-        wait = interval;
-        let now = Sample::take(gateway);
-        let second_ago = a_second_before(&recent, now.boot_ns);
-        let document = make(Samples {
-            now: &now,
-            second_ago,
-            before: Some(&shown),
-        })?;
-        if as_json {
-            write(&json(&document, false))?;
-        } else {
-            let body = document.body.human(&document.name);
-            let text = format!("{}  {}\n{body}\n", document.name, document.at);
-            write(&if redraws {
-                terminal::screen(&text)
-            } else {
-                text
-            })?;
-        }
-        if has_ended(&now) {
-            return Err(Failure::NotRunning(format!(
-                "{}: the gateway has ended",
-                gateway.name
-            )));
-        }
-        recent.push_back(now.clone());
-        // Enough for a second at the shortest interval.
-        while recent.len() > 16 {
-            recent.pop_front();
-        }
-        shown = now;
-    }
-}
-
-/// Waits for `interval`, with a sample one second before its end; true: it is time to quit.
-fn pause(
-    gateway: &Gateway,
-    keys: &terminal::Keys,
-    interval: Duration,
-    recent: &mut VecDeque<Sample>,
-) -> bool {
-    if let Some(before) = interval
-        .checked_sub(SECOND)
-        .filter(|before| !before.is_zero())
-    {
-        if keys.quit_within(before) {
-            return true;
-        }
-        recent.push_back(Sample::take(gateway));
-    }
-    keys.quit_within(interval.min(SECOND))
-}
-
-/// The sample that is nearest to a second old.
-fn a_second_before(recent: &VecDeque<Sample>, now_ns: u64) -> Option<&Sample> {
-    let wanted = now_ns.saturating_sub(SECOND.as_nanos() as u64);
-    recent
-        .iter()
-        .min_by_key(|sample| sample.boot_ns.abs_diff(wanted))
-}
-
-/// Every process of the gateway is dead or was never there.
-fn has_ended(sample: &Sample) -> bool {
-    let workers = sample.workers.iter().map(|worker| &worker.process);
-    let processes = [&sample.supervisor, &sample.meta, &sample.helper]
-        .into_iter()
-        .chain(workers);
-    let mut pids = processes.filter_map(|process| process.pid);
-    pids.all(|pid| kernel_state(pid) == DEAD)
-}
-
 /// `--watch NAME` is meant as `--watch` and `NAME`; a number is the interval.
 fn name_and_interval(arguments: &LookArgs) -> Outcome<(Option<&str>, Option<Duration>)> {
     let name = arguments.name.as_deref();
@@ -279,7 +189,8 @@ fn name_and_interval(arguments: &LookArgs) -> Outcome<(Option<&str>, Option<Dura
     }
 }
 
-fn json<T: Serialize>(document: &T, pretty: bool) -> String {
+/// The document as JSON: for a person, or in one line.
+pub(crate) fn json<T: Serialize>(document: &T, pretty: bool) -> String {
     let text = if pretty {
         serde_json::to_string_pretty(document)
     } else {
@@ -291,7 +202,8 @@ fn json<T: Serialize>(document: &T, pretty: bool) -> String {
     text
 }
 
-fn write(text: &str) -> Outcome {
+/// Writes to standard output at once.
+pub(crate) fn write(text: &str) -> Outcome {
     let mut output = io::stdout().lock();
     output
         .write_all(text.as_bytes())

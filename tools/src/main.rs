@@ -20,6 +20,7 @@ mod render;
 mod runtime;
 mod sys;
 mod up;
+mod watch;
 
 use std::io;
 use std::process::ExitCode;

@@ -3,6 +3,7 @@
 //! Nothing outside the two namespaces sees a packet, and [`stage::Stage`] takes everything down when it is dropped:
 //! at the end, on an error, on Ctrl-C.
 
+mod namespaces;
 mod packages;
 mod script;
 mod stage;

@@ -8,6 +8,7 @@
 
 pub(crate) mod drops;
 pub(crate) mod interface;
+pub(crate) mod moved;
 pub(crate) mod peers;
 pub(crate) mod refusal;
 pub(crate) mod rings;

@@ -7,11 +7,11 @@ use ringway_proto::keys::PublicKey;
 use serde::Serialize;
 
 use super::Human;
+use super::moved::Moved;
 use super::peers::Peers;
 use super::refusal::Refusal;
 use super::sample::Sample;
 use super::sockets::mark;
-use super::workers::Moved;
 use crate::attach::Gateway;
 use crate::render::table::pairs;
 use crate::render::units;

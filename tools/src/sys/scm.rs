@@ -49,7 +49,8 @@ mod tests {
     #[test]
     fn descriptors_arrive_with_their_bytes() {
         let (one, other) = UnixStream::pair().unwrap();
-        let (mut reader, writer) = std::io::pipe().unwrap();
+        let (reader, writer) = nix::unistd::pipe().unwrap();
+        let mut reader = std::fs::File::from(reader);
         let raw = [writer.as_raw_fd()];
         sendmsg::<()>(
             one.as_raw_fd(),
