@@ -55,7 +55,9 @@ pub struct ActivitySnapshot {
 pub enum Action {
     /// No answer for REKEY_ATTEMPT_TIME: drop the packets that wait for a session.
     GiveUp,
-    /// No new session for three times REJECT_AFTER_TIME: zero every key and the handshake's state.
+    /// No new session for three times REJECT_AFTER_TIME: zero every key and the handshake's state. The timers
+    /// go on, as in Linux (`wg_queued_expired_zero_key_material`): a handshake under way is repeated with a new
+    /// initiation, and what was given up stays given up.
     ZeroKeys,
     /// Send a handshake initiation, from whatever local address the routes say (the remembered one may be
     /// the trouble), then call [`PeerTimers::initiation_sent`].
@@ -201,12 +203,16 @@ impl PeerTimers {
         self.keepalive_asked = Some(now);
     }
 
-    /// Every key of the peer is gone for another reason than time (a new private key, the peer removed, the
-    /// interface taken down): nothing is left to wait for.
-    pub fn reset(&mut self) {
-        let watch = self.watch;
-        *self = PeerTimers::new(self.constants);
-        self.watch = watch;
+    /// Every key of the peer is gone for another reason than time (a new private key, the interface taken
+    /// down), or its slot had another user before: nothing is left to wait for, whatever the words say of the
+    /// time before `now`. Not for [`Action::ZeroKeys`], which ends no handshake under way.
+    pub fn reset(&mut self, now: Instant) {
+        *self = PeerTimers {
+            watch: self.watch,
+            ..PeerTimers::new(self.constants)
+        };
+        self.unanswered.meet(now);
+        self.unacknowledged.meet(now);
     }
 
     /// The `armed` event of a worker: look now ([`PeerTimers::expire`], [`PeerTimers::schedule`]).

@@ -30,6 +30,8 @@ enum Event {
     Armed,
     Keepalive,
     Wake,
+    /// The interface goes down and comes up again.
+    Down,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -161,6 +163,7 @@ impl World {
                 self.sides[side].timers.armed();
                 self.look(side);
             }
+            Event::Down => self.down(side),
             Event::Wake => {
                 if self.sides[side].wake == Some(self.now) {
                     self.sides[side].wake = None;
@@ -168,6 +171,23 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Every key goes, and every timer of Linux's; the workers' words stay.
+    fn down(&mut self, index: usize) {
+        let now = Instant(self.now);
+        let side = &mut self.sides[index];
+        (side.current, side.next, side.previous) = (None, None, None);
+        (side.initiation, side.keys_born) = (None, None);
+        (side.last_initiation, side.last_response) = (None, None);
+        side.staged = 0;
+        side.eager = Eager::default();
+        side.timers.reset(now);
+        if side.persistent.is_some() {
+            side.timers.keepalive_started(now);
+            self.at(self.now, index, Event::Keepalive);
+        }
+        self.reschedule(index);
     }
 
     /// `meta` looks at a peer.
@@ -554,6 +574,34 @@ fn a_dead_peer_is_given_up_and_found_again() {
     assert_eq!(delivered(&world), 5);
 }
 
+/// As Linux: 20 initiations, and silence until there is something to send.
+#[test]
+fn a_peer_that_died_costs_one_row_of_attempts() {
+    let mut world = World::new(5, 0, [None, None]);
+    traffic(&mut world, &[0, 1], SECOND, 5 * SECOND);
+    world.run_until(START + 10 * SECOND);
+    let before = world.handshakes;
+    world.loss = 256;
+    traffic(&mut world, &[0], SECOND, SECOND);
+    world.run_until(START + 4000 * SECOND);
+    assert_eq!((world.given_up, world.handshakes - before), (1, 20));
+    assert!(world.queue.is_empty());
+}
+
+#[test]
+fn an_interface_that_was_down_owes_nothing() {
+    let mut world = World::new(5, 0, [None, None]);
+    traffic(&mut world, &[0, 1], SECOND, 5 * SECOND);
+    world.run_until(START + 10 * SECOND);
+    let before = world.handshakes;
+    world.loss = 256;
+    traffic(&mut world, &[0], SECOND, SECOND);
+    world.at(START + 20 * SECOND, 0, Event::Down);
+    world.run_until(START + 4000 * SECOND);
+    assert_eq!(world.handshakes - before, 0);
+    assert!(world.queue.is_empty());
+}
+
 #[test]
 fn a_persistent_keepalive_alone_keeps_a_session() {
     let keepalive = Some(Duration::from_secs(25));
@@ -581,8 +629,12 @@ proptest! {
         loss in prop_oneof![Just(0_u64), 1_u64..128, Just(230)],
         bursts in prop::collection::vec((0_u64..400, 1_u64..40, 1_u64..3000, 0_usize..3), 1..12),
         persistent in prop_oneof![Just(None), (1_u64..60).prop_map(|s| Some(Duration::from_secs(s)))],
+        downs in prop::collection::vec((0_u64..3000, 0_usize..2), 0..3),
     ) {
         let mut world = World::new(seed, loss, [persistent, None]);
+        for (after, side) in downs {
+            world.at(START + after * SECOND, side, Event::Down);
+        }
         for (pause, count, interval, who) in bursts {
             let who = [&[0][..], &[1], &[0, 1]][who];
             traffic(&mut world, who, interval * MS, count * interval * MS);

@@ -246,7 +246,58 @@ fn a_quiet_peer_is_left_alone_after_one_more_look() {
 fn a_reset_forgets_the_sessions() {
     let mut timers = timers();
     timers.session_established(at(0.0));
-    timers.reset();
+    timers.reset(at(0.1));
     assert_eq!(timers.next_deadline(&QUIET, None), None);
     assert!(timers.need_handshake(at(0.1)));
+}
+
+/// Workers' words outlive a reset: they tell of sessions that are gone.
+#[test]
+fn a_reset_forgets_what_was_outstanding() {
+    for activity in [sent(at(10.0)), received(at(10.0))] {
+        let mut timers = timers();
+        timers.session_established(at(0.0));
+        timers.reset(at(20.0));
+        assert_eq!(timers.next_deadline(&activity, None), None);
+        assert!(expire(&mut timers, &activity, at(100.0)).is_empty());
+    }
+    let mut timers = timers();
+    timers.reset(at(20.0));
+    let due = timers.next_deadline(&sent(at(21.0)), None);
+    assert!(due >= Some(at(36.0)), "data after the reset counts");
+}
+
+/// `wg_queued_expired_zero_key_material` deletes no timer.
+#[test]
+fn zeroed_keys_neither_end_a_handshake_nor_begin_one() {
+    let mut timers = timers();
+    timers.session_established(at(0.0));
+    let activity = sent(at(1.0));
+    let due = timers.next_deadline(&activity, None).unwrap();
+    assert_eq!(expire(&mut timers, &activity, due), [Action::Initiate]);
+    timers.initiation_sent(due, 0);
+    let mut now = due;
+    let mut actions = vec![];
+    while actions != [Action::GiveUp] {
+        now = timers.next_deadline(&activity, None).unwrap();
+        actions = expire(&mut timers, &activity, now);
+        if actions == [Action::Initiate] {
+            timers.initiation_sent(now, 0);
+        }
+    }
+    // Another packet shortly before the keys go.
+    assert!(timers.need_handshake(at(537.0)));
+    timers.initiation_sent(at(537.0), 0);
+    assert_eq!(
+        expire(&mut timers, &activity, at(540.0)),
+        [Action::ZeroKeys]
+    );
+    assert!(timers.handshake_under_way());
+    assert_eq!(timers.next_deadline(&activity, None), Some(at(542.0)));
+    assert_eq!(
+        expire(&mut timers, &activity, at(542.0)),
+        [Action::Initiate]
+    );
+    timers.initiation_sent(at(542.0), 0);
+    assert_eq!(timers.attempts(), 1);
 }
