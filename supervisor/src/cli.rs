@@ -38,11 +38,21 @@ pub(crate) struct Cli {
     pub(crate) poll: Option<PollMode>,
 
     /// The least important messages to log: off, error, warn, info, debug or trace.
-    #[arg(long, value_name = "LEVEL", env = "RINGWAY_LOG_LEVEL", default_value = "info")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        env = "RINGWAY_LOG_LEVEL",
+        default_value = "info"
+    )]
     pub(crate) log_level: LevelFilter,
 
     /// How messages are written.
-    #[arg(long, value_name = "FORMAT", env = "RINGWAY_LOG_FORMAT", default_value = "human")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        env = "RINGWAY_LOG_FORMAT",
+        default_value = "human"
+    )]
     pub(crate) log_format: LogFormat,
 
     /// Print a completion script for this shell and end.
@@ -130,7 +140,9 @@ pub(crate) enum Instead {
 
 impl Cli {
     /// Reads a command line, the program's name first.
-    pub(crate) fn read<T: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = T>) -> Result<Cli, Instead> {
+    pub(crate) fn read<T: Into<OsString> + Clone>(
+        arguments: impl IntoIterator<Item = T>,
+    ) -> Result<Cli, Instead> {
         Cli::try_parse_from(arguments).map_err(|error| {
             if error.use_stderr() {
                 Instead::Usage(one_line(&error.render().to_string()))
@@ -163,7 +175,11 @@ fn interface_name(text: &str) -> Result<String, &'static str> {
 
 /// The message without clap's usage and tips, which fill paragraphs of their own.
 fn one_line(rendered: &str) -> String {
-    let message: Vec<&str> = rendered.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    let message: Vec<&str> = rendered
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .map(str::trim)
+        .collect();
     let message = message.join(" ");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
     format!("{message} (ringwayd --help shows what there is)")
@@ -208,7 +224,10 @@ mod tests {
             &["wg0", "wg1"],
         ] {
             let line = usage(arguments);
-            assert!(!line.contains('\n') && line.contains("--help"), "{arguments:?}: {line}");
+            assert!(
+                !line.contains('\n') && line.contains("--help"),
+                "{arguments:?}: {line}"
+            );
         }
         assert!(usage(&["wg0", "--poll", "never"]).contains("give epoll, busy, adaptive or napi"));
     }
@@ -218,6 +237,8 @@ mod tests {
         let cli = Cli::read(["ringwayd", "--completions", "bash"]).unwrap();
         let script = Cli::completion_script(cli.completions.unwrap());
         assert!(String::from_utf8(script).unwrap().contains("ringwayd"));
-        assert!(matches!(Cli::read(["ringwayd", "--help"]), Err(Instead::Print(help)) if help.contains("Examples:")));
+        assert!(
+            matches!(Cli::read(["ringwayd", "--help"]), Err(Instead::Print(help)) if help.contains("Examples:"))
+        );
     }
 }

@@ -39,12 +39,20 @@ struct Connection {
 impl Server {
     /// Serves this listener, which does not block.
     pub(crate) fn new(listener: UnixListener) -> Server {
-        Server { listener, connections: Vec::new(), last: 0 }
+        Server {
+            listener,
+            connections: Vec::new(),
+            last: 0,
+        }
     }
 
     /// The descriptors that become readable when there is something to do.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.listener.as_fd()).chain(self.connections.iter().map(|connection| connection.stream.as_fd()))
+        std::iter::once(self.listener.as_fd()).chain(
+            self.connections
+                .iter()
+                .map(|connection| connection.stream.as_fd()),
+        )
     }
 
     /// Takes new connections and reads what came; the requests are to be answered.
@@ -69,7 +77,9 @@ impl Server {
                     }
                     Ok(None) => return alive,
                     Err(error) => {
-                        let message = format!("request not understood: {error}: use the ringway tool of this version");
+                        let message = format!(
+                            "request not understood: {error}: use the ringway tool of this version"
+                        );
                         let _ = connection.send(&Response::Error { message }, &[]);
                         return false;
                     }
@@ -84,7 +94,9 @@ impl Server {
 
     /// Answers; a connection that does not take the answer at once is closed.
     pub(crate) fn answer(&mut self, to: Token, response: &Response, fds: &[BorrowedFd<'_>]) {
-        self.connections.retain_mut(|connection| connection.token != to || connection.send(response, fds).is_ok());
+        self.connections.retain_mut(|connection| {
+            connection.token != to || connection.send(response, fds).is_ok()
+        });
     }
 
     fn accept(&mut self) {
@@ -99,7 +111,12 @@ impl Server {
                 self.connections.remove(0);
             }
             self.last += 1;
-            self.connections.push(Connection { token: Token(self.last), stream, root, buffer: Vec::new() });
+            self.connections.push(Connection {
+                token: Token(self.last),
+                stream,
+                root,
+                buffer: Vec::new(),
+            });
         }
     }
 }
@@ -133,8 +150,12 @@ fn allowed(stream: &UnixStream) -> Option<bool> {
     }
     let readers = runtime::readers()?;
     let member = peer.gid() == readers || {
-        let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(peer.uid())).ok().flatten()?;
-        let group = nix::unistd::Group::from_gid(nix::unistd::Gid::from_raw(readers)).ok().flatten()?;
+        let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(peer.uid()))
+            .ok()
+            .flatten()?;
+        let group = nix::unistd::Group::from_gid(nix::unistd::Gid::from_raw(readers))
+            .ok()
+            .flatten()?;
         group.mem.contains(&user.name)
     };
     member.then_some(false)
@@ -157,7 +178,9 @@ mod tests {
 
     fn ask(path: &std::path::Path, request: &Request) -> UnixStream {
         let mut stream = UnixStream::connect(path).unwrap();
-        stream.write_all(&codec::frame(request, REQUEST_LIMIT).unwrap()).unwrap();
+        stream
+            .write_all(&codec::frame(request, REQUEST_LIMIT).unwrap())
+            .unwrap();
         stream
     }
 
@@ -178,8 +201,17 @@ mod tests {
         assert_eq!(asked[0].1, Request::Segments);
         let null = std::fs::File::open("/dev/null").unwrap();
         server.answer(asked[0].0, &Response::Ok, &[null.as_fd()]);
-        let received = Packets::from_fd(stream.into()).receive(1024).unwrap().unwrap();
-        assert_eq!(codec::unframe::<Response>(&received.bytes, RESPONSE_LIMIT).unwrap().unwrap().0, Response::Ok);
+        let received = Packets::from_fd(stream.into())
+            .receive(1024)
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            codec::unframe::<Response>(&received.bytes, RESPONSE_LIMIT)
+                .unwrap()
+                .unwrap()
+                .0,
+            Response::Ok
+        );
         assert_eq!(received.fds.len(), 1);
     }
 
@@ -192,8 +224,12 @@ mod tests {
         assert!(server.requests().is_empty());
         let mut answer = Vec::new();
         bad.read_to_end(&mut answer).unwrap();
-        let (response, _) = codec::unframe::<Response>(&answer, RESPONSE_LIMIT).unwrap().unwrap();
-        assert!(matches!(response, Response::Error { message } if message.starts_with("request not understood")));
+        let (response, _) = codec::unframe::<Response>(&answer, RESPONSE_LIMIT)
+            .unwrap()
+            .unwrap();
+        assert!(
+            matches!(response, Response::Error { message } if message.starts_with("request not understood"))
+        );
         assert_eq!(server.connections.len(), 1);
     }
 

@@ -29,7 +29,9 @@ pub(crate) fn detach() -> io::Result<Detached> {
             drop(writer);
             let mut code = [1];
             if File::from(reader).read_exact(&mut code).is_err() {
-                eprintln!("ringwayd: the daemon died before it was ready: try again with -f to see more");
+                eprintln!(
+                    "ringwayd: the daemon died before it was ready: try again with -f to see more"
+                );
             }
             Ok(Detached::Caller(ExitCode::from(code[0])))
         }

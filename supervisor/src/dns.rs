@@ -9,7 +9,9 @@ use std::process::Command;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DnsError {
     /// The program is not there.
-    #[error("DNS: resolvconf is not installed: install openresolv or systemd-resolved, or take DNS out of the file")]
+    #[error(
+        "DNS: resolvconf is not installed: install openresolv or systemd-resolved, or take DNS out of the file"
+    )]
     NoResolvconf,
     /// It failed.
     #[error("DNS: {0}")]
@@ -32,13 +34,19 @@ pub(crate) fn start_unset(name: &str) -> Result<Job, DnsError> {
 
 fn run(what: &str, command: Command, input: &str) -> Result<Job, DnsError> {
     Job::start(what.to_owned(), command, input).map_err(|error| match error {
-        JobError::Start { error, .. } if error.kind() == io::ErrorKind::NotFound => DnsError::NoResolvconf,
+        JobError::Start { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+            DnsError::NoResolvconf
+        }
         other => other.into(),
     })
 }
 
 fn lines(interface: &Interface) -> String {
-    let mut lines: Vec<String> = interface.dns.iter().map(|server| format!("nameserver {server}\n")).collect();
+    let mut lines: Vec<String> = interface
+        .dns
+        .iter()
+        .map(|server| format!("nameserver {server}\n"))
+        .collect();
     if !interface.dns_search.is_empty() {
         lines.push(format!("search {}\n", interface.dns_search.join(" ")));
     }
@@ -56,7 +64,12 @@ fn prefix(order: &str) -> String {
     order
         .lines()
         .filter_map(|line| line.strip_suffix('*'))
-        .find(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-'))
+        .find(|word| {
+            !word.is_empty()
+                && word
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        })
         .map_or_else(String::new, |word| format!("{word}."))
 }
 
@@ -67,8 +80,14 @@ mod tests {
     #[test]
     fn servers_and_domains() {
         let dns = vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
-        let mut interface = Interface { dns, ..Interface::default() };
-        assert_eq!(lines(&interface), "nameserver 10.0.0.1\nnameserver fd00::1\n");
+        let mut interface = Interface {
+            dns,
+            ..Interface::default()
+        };
+        assert_eq!(
+            lines(&interface),
+            "nameserver 10.0.0.1\nnameserver fd00::1\n"
+        );
         interface.dns_search = vec!["a.example".into(), "b.example".into()];
         assert!(lines(&interface).ends_with("search a.example b.example\n"));
     }

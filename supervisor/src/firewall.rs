@@ -10,7 +10,10 @@ use std::io;
 use std::net::IpAddr;
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
-use nftnl::{Batch, Chain, ChainType, Hook, MsgType, Policy, ProtoFamily, Rule, Table, expr::Expression, nft_expr};
+use nftnl::{
+    Batch, Chain, ChainType, Hook, MsgType, Policy, ProtoFamily, Rule, Table, expr::Expression,
+    nft_expr,
+};
 use thiserror::Error;
 
 use crate::sys::nft::{FibSourceType, OwnedTable};
@@ -43,7 +46,11 @@ impl Guard {
     /// Makes the table `ringway-INTERFACE`: packets to one of `addresses` that do not come through the interface and
     /// not from this host are dropped; UDP that carries `fwmark` saves it in its conntrack entry, and what comes
     /// back gets it again.
-    pub(crate) fn install(interface: &str, addresses: &[IpAddr], fwmark: u32) -> Result<Self, FirewallError> {
+    pub(crate) fn install(
+        interface: &str,
+        addresses: &[IpAddr],
+        fwmark: u32,
+    ) -> Result<Self, FirewallError> {
         let bad_name = |_| FirewallError::Name(interface.to_owned());
         let name = CString::new(format!("ringway-{interface}")).map_err(bad_name)?;
         let batch = batch(&name, interface, addresses, fwmark);
@@ -52,7 +59,12 @@ impl Guard {
     }
 }
 
-fn batch(name: &CString, interface: &str, addresses: &[IpAddr], fwmark: u32) -> nftnl::FinalizedBatch {
+fn batch(
+    name: &CString,
+    interface: &str,
+    addresses: &[IpAddr],
+    fwmark: u32,
+) -> nftnl::FinalizedBatch {
     let mut batch = Batch::new();
     let family = ProtoFamily::Inet;
     let table = Table::new(name, family);
@@ -65,8 +77,18 @@ fn batch(name: &CString, interface: &str, addresses: &[IpAddr], fwmark: u32) -> 
         chain
     };
     let preraw = chain(c"preraw", Hook::PreRouting, ChainType::Filter, PRIORITY_RAW);
-    let premangle = chain(c"premangle", Hook::PreRouting, ChainType::Filter, PRIORITY_MANGLE);
-    let postmangle = chain(c"postmangle", Hook::PostRouting, ChainType::Filter, PRIORITY_MANGLE);
+    let premangle = chain(
+        c"premangle",
+        Hook::PreRouting,
+        ChainType::Filter,
+        PRIORITY_MANGLE,
+    );
+    let postmangle = chain(
+        c"postmangle",
+        Hook::PostRouting,
+        ChainType::Filter,
+        PRIORITY_MANGLE,
+    );
     for chain in [&preraw, &premangle, &postmangle] {
         batch.add(chain, MsgType::Add);
     }
@@ -74,12 +96,28 @@ fn batch(name: &CString, interface: &str, addresses: &[IpAddr], fwmark: u32) -> 
         batch.add(&foreign_rule(&preraw, interface, *address), MsgType::Add);
     }
     let mut restore = Rule::new(&premangle);
-    add(&mut restore, &[&nft_expr!(meta l4proto), &nft_expr!(cmp == IPPROTO_UDP)]);
-    add(&mut restore, &[&nft_expr!(ct mark), &nft_expr!(meta mark set)]);
+    add(
+        &mut restore,
+        &[&nft_expr!(meta l4proto), &nft_expr!(cmp == IPPROTO_UDP)],
+    );
+    add(
+        &mut restore,
+        &[&nft_expr!(ct mark), &nft_expr!(meta mark set)],
+    );
     batch.add(&restore, MsgType::Add);
     let mut save = Rule::new(&postmangle);
-    add(&mut save, &[&nft_expr!(meta l4proto), &nft_expr!(cmp == IPPROTO_UDP)]);
-    add(&mut save, &[&nft_expr!(meta mark), &nft_expr!(cmp == fwmark), &nft_expr!(ct mark set)]);
+    add(
+        &mut save,
+        &[&nft_expr!(meta l4proto), &nft_expr!(cmp == IPPROTO_UDP)],
+    );
+    add(
+        &mut save,
+        &[
+            &nft_expr!(meta mark),
+            &nft_expr!(cmp == fwmark),
+            &nft_expr!(ct mark set),
+        ],
+    );
     batch.add(&save, MsgType::Add);
     batch.finalize()
 }
@@ -87,18 +125,43 @@ fn batch(name: &CString, interface: &str, addresses: &[IpAddr], fwmark: u32) -> 
 /// `iifname != INTERFACE ip daddr ADDRESS fib saddr type != local drop`
 fn foreign_rule<'a>(chain: &'a Chain<'a>, interface: &str, address: IpAddr) -> Rule<'a> {
     let mut rule = Rule::new(chain);
-    add(&mut rule, &[&nft_expr!(meta iifname), &nft_expr!(cmp != &padded_name(interface)[..])]);
+    add(
+        &mut rule,
+        &[
+            &nft_expr!(meta iifname),
+            &nft_expr!(cmp != &padded_name(interface)[..]),
+        ],
+    );
     match address {
         IpAddr::V4(a) => {
-            add(&mut rule, &[&nft_expr!(meta nfproto), &nft_expr!(cmp == NFPROTO_IPV4)]);
-            add(&mut rule, &[&nft_expr!(payload ipv4 daddr), &nft_expr!(cmp == a)]);
+            add(
+                &mut rule,
+                &[&nft_expr!(meta nfproto), &nft_expr!(cmp == NFPROTO_IPV4)],
+            );
+            add(
+                &mut rule,
+                &[&nft_expr!(payload ipv4 daddr), &nft_expr!(cmp == a)],
+            );
         }
         IpAddr::V6(a) => {
-            add(&mut rule, &[&nft_expr!(meta nfproto), &nft_expr!(cmp == NFPROTO_IPV6)]);
-            add(&mut rule, &[&nft_expr!(payload ipv6 daddr), &nft_expr!(cmp == a)]);
+            add(
+                &mut rule,
+                &[&nft_expr!(meta nfproto), &nft_expr!(cmp == NFPROTO_IPV6)],
+            );
+            add(
+                &mut rule,
+                &[&nft_expr!(payload ipv6 daddr), &nft_expr!(cmp == a)],
+            );
         }
     }
-    add(&mut rule, &[&FibSourceType, &nft_expr!(cmp != RTN_LOCAL), &nft_expr!(verdict drop)]);
+    add(
+        &mut rule,
+        &[
+            &FibSourceType,
+            &nft_expr!(cmp != RTN_LOCAL),
+            &nft_expr!(verdict drop),
+        ],
+    );
     rule
 }
 
@@ -152,7 +215,9 @@ fn errors(mut reply: &[u8]) -> Vec<i32> {
         let length = u32::from_ne_bytes([reply[0], reply[1], reply[2], reply[3]]) as usize;
         let kind = u16::from_ne_bytes([reply[4], reply[5]]);
         if kind == NLMSG_ERROR {
-            found.push(i32::from_ne_bytes([reply[16], reply[17], reply[18], reply[19]]));
+            found.push(i32::from_ne_bytes([
+                reply[16], reply[17], reply[18], reply[19],
+            ]));
         }
         let next = length.max(HEADER).next_multiple_of(4).min(reply.len());
         reply = &reply[next..];
@@ -176,6 +241,9 @@ mod tests {
         let reply = [ack(0), ack(-17)].concat();
         assert_eq!(errors(&reply), vec![0, -17]);
         assert!(errors(&reply[..19]).is_empty());
-        assert!(errors(&[0; 64]).is_empty(), "a message of length 0 must not loop");
+        assert!(
+            errors(&[0; 64]).is_empty(),
+            "a message of length 0 must not loop"
+        );
     }
 }

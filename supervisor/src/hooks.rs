@@ -10,7 +10,11 @@ use std::process::Command;
 pub(crate) fn start(key: &str, hook: &str, interface: &str) -> Result<Job, JobError> {
     let script = hook.replace("%i", interface);
     tracing::info!(hook = key, command = script, "run");
-    let shell = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
+    let shell = if Path::new("/bin/bash").exists() {
+        "/bin/bash"
+    } else {
+        "/bin/sh"
+    };
     let mut command = Command::new(shell);
     command.arg("-c").arg(&script);
     Job::start(format!("{key} = {hook}"), command, "")
@@ -36,7 +40,15 @@ mod tests {
     fn the_interface_is_put_in() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("out");
-        finish(start("PostUp", &format!("echo %i and %i > {}", file.display()), "wg7").unwrap()).unwrap();
+        finish(
+            start(
+                "PostUp",
+                &format!("echo %i and %i > {}", file.display()),
+                "wg7",
+            )
+            .unwrap(),
+        )
+        .unwrap();
         assert_eq!(std::fs::read_to_string(file).unwrap(), "wg7 and wg7\n");
     }
 
@@ -50,7 +62,12 @@ mod tests {
     fn a_dropped_job_leaves_no_process() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("pid");
-        let job = start("PostUp", &format!("sleep 60 & echo $! > {}; wait", file.display()), "wg7").unwrap();
+        let job = start(
+            "PostUp",
+            &format!("sleep 60 & echo $! > {}; wait", file.display()),
+            "wg7",
+        )
+        .unwrap();
         let pid = loop {
             match std::fs::read_to_string(&file) {
                 Ok(text) if text.ends_with('\n') => break text.trim().to_owned(),
@@ -58,10 +75,16 @@ mod tests {
             }
         };
         drop(job);
-        let gone = || !std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+        let gone = || {
+            !std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                .is_ok_and(|stat| !stat.contains(") Z "))
+        };
         let start = Instant::now();
         while !gone() {
-            assert!(start.elapsed() < Duration::from_secs(10), "process {pid} is still there");
+            assert!(
+                start.elapsed() < Duration::from_secs(10),
+                "process {pid} is still there"
+            );
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -24,7 +24,9 @@ mod firewall {
     impl Guard {
         #[allow(clippy::unnecessary_wraps)]
         pub(super) fn install(_: &str, _: &[IpAddr], _: u32) -> Result<Guard, FirewallError> {
-            tracing::warn!("built without firewall support: the default route has no filter against spoofed packets");
+            tracing::warn!(
+                "built without firewall support: the default route has no filter against spoofed packets"
+            );
             Ok(Guard)
         }
     }
@@ -78,7 +80,9 @@ pub(crate) enum SetupError {
     #[error("{0}")]
     Netlink(#[from] NetlinkError),
     /// Somebody else has the route.
-    #[error("route {prefix} to {name}: there is one to elsewhere already: remove it, or set Table = off or a number")]
+    #[error(
+        "route {prefix} to {name}: there is one to elsewhere already: remove it, or set Table = off or a number"
+    )]
     RouteTaken {
         /// Where to.
         prefix: Prefix,
@@ -86,7 +90,9 @@ pub(crate) enum SetupError {
         name: String,
     },
     /// The kernel's filter could not be told.
-    #[error("{SRC_VALID_MARK}: {0}: a default route through the tunnel needs it to be 1; set it on the host, or set Table = off")]
+    #[error(
+        "{SRC_VALID_MARK}: {0}: a default route through the tunnel needs it to be 1; set it on the host, or set Table = off"
+    )]
     SourceValidMark(std::io::Error),
     /// No firewall table.
     #[error("{0}")]
@@ -106,7 +112,11 @@ impl SetupError {
 
 impl Setup {
     /// Brings addresses to what is wanted: those that are new come, those that left go.
-    pub(crate) fn addresses(&mut self, netlink: &mut Rtnetlink, wanted: Wanted<'_>) -> Result<(), SetupError> {
+    pub(crate) fn addresses(
+        &mut self,
+        netlink: &mut Rtnetlink,
+        wanted: Wanted<'_>,
+    ) -> Result<(), SetupError> {
         let new: BTreeSet<Prefix> = wanted.addresses.iter().copied().collect();
         for address in self.addresses.difference(&new) {
             netlink.remove_address(wanted.index, *address)?;
@@ -124,7 +134,11 @@ impl Setup {
     }
 
     /// Brings routes to what is wanted, and with a default route the rules and the firewall table.
-    pub(crate) fn routes(&mut self, netlink: &mut Rtnetlink, wanted: Wanted<'_>) -> Result<(), SetupError> {
+    pub(crate) fn routes(
+        &mut self,
+        netlink: &mut Rtnetlink,
+        wanted: Wanted<'_>,
+    ) -> Result<(), SetupError> {
         let new = routes(wanted);
         let swept = std::mem::take(&mut self.swept);
         for prefix in longest_first(&new) {
@@ -138,7 +152,10 @@ impl Setup {
             match netlink.add_route(wanted.index, prefix, table_of(wanted, prefix)) {
                 Err(error) if error.errno() == nix::libc::EEXIST => {
                     if !known {
-                        return Err(SetupError::RouteTaken { prefix, name: wanted.name.to_owned() });
+                        return Err(SetupError::RouteTaken {
+                            prefix,
+                            name: wanted.name.to_owned(),
+                        });
                     }
                 }
                 other => other?,
@@ -166,7 +183,13 @@ impl Setup {
     }
 
     /// Lets everything but the gateway's own datagrams look in the default route's table.
-    fn divert(&mut self, netlink: &mut Rtnetlink, wanted: Wanted<'_>, ipv4: bool, mark: u32) -> Result<(), SetupError> {
+    fn divert(
+        &mut self,
+        netlink: &mut Rtnetlink,
+        wanted: Wanted<'_>,
+        ipv4: bool,
+        mark: u32,
+    ) -> Result<(), SetupError> {
         // The last one added is asked first.
         for rule in [Rule::NotMarked(mark), Rule::MainButDefault] {
             netlink.add_rule(rule, ipv4)?;
@@ -201,11 +224,20 @@ impl Setup {
 
 /// Every allowed IP of every peer.
 pub(crate) fn allowed_ips(config: &Config) -> Vec<Prefix> {
-    config.peers.iter().flat_map(|peer| peer.allowed_ips.iter().copied()).collect()
+    config
+        .peers
+        .iter()
+        .flat_map(|peer| peer.allowed_ips.iter().copied())
+        .collect()
 }
 
 /// The firewall mark that the configuration's default route needs and has not.
-pub(crate) fn choose_mark(netlink: &mut Rtnetlink, table: Table, fwmark: Option<u32>, routes: &[Prefix]) -> Result<Option<u32>, NetlinkError> {
+pub(crate) fn choose_mark(
+    netlink: &mut Rtnetlink,
+    table: Table,
+    fwmark: Option<u32>,
+    routes: &[Prefix],
+) -> Result<Option<u32>, NetlinkError> {
     if table != Table::Auto || fwmark.is_some() || !routes.iter().any(Prefix::is_default) {
         return Ok(None);
     }
@@ -219,19 +251,31 @@ pub(crate) fn choose_mark(netlink: &mut Rtnetlink, table: Table, fwmark: Option<
 /// The MTU as wg-quick computes it: the greatest on the way to an endpoint, else that of the
 /// default route's device, less the overhead.
 pub(crate) fn default_mtu(netlink: &mut Rtnetlink, config: &Config) -> u32 {
-    let endpoints = config.peers.iter().filter_map(|peer| peer.endpoint.as_ref()?.socket_addr());
-    let outer = endpoints.filter_map(|endpoint| way_mtu(netlink, endpoint)).max().or_else(|| {
-        let devices = netlink.default_devices();
-        devices.into_iter().find_map(|index| netlink.link(index, None).ok()).map(|link| link.mtu)
-    });
+    let endpoints = config
+        .peers
+        .iter()
+        .filter_map(|peer| peer.endpoint.as_ref()?.socket_addr());
+    let outer = endpoints
+        .filter_map(|endpoint| way_mtu(netlink, endpoint))
+        .max()
+        .or_else(|| {
+            let devices = netlink.default_devices();
+            devices
+                .into_iter()
+                .find_map(|index| netlink.link(index, None).ok())
+                .map(|link| link.mtu)
+        });
     // Loopback's 65536 is more than an IP packet may have.
-    outer.map_or(DEFAULT_MTU, |mtu| mtu.min(65535).saturating_sub(OVERHEAD).max(576))
+    outer.map_or(DEFAULT_MTU, |mtu| {
+        mtu.min(65535).saturating_sub(OVERHEAD).max(576)
+    })
 }
 
 /// The MTU of the way to an address, and of the device where the route says none.
 pub(crate) fn way_mtu(netlink: &mut Rtnetlink, to: SocketAddr) -> Option<u32> {
     let hop = netlink.route_of(to, 0).ok()?;
-    hop.mtu.or_else(|| netlink.link(hop.ifindex, None).ok().map(|link| link.mtu))
+    hop.mtu
+        .or_else(|| netlink.link(hop.ifindex, None).ok().map(|link| link.mtu))
 }
 
 /// Whether the interface can be given addresses and routes: not when it was moved.
@@ -247,10 +291,17 @@ fn routes(wanted: Wanted<'_>) -> BTreeSet<Prefix> {
     let connected = |prefix: &Prefix| {
         wanted.table == Table::Auto
             && wanted.addresses.iter().any(|address| {
-                !address.is_host() && address.length() <= prefix.length() && address.contains(prefix.address())
+                !address.is_host()
+                    && address.length() <= prefix.length()
+                    && address.contains(prefix.address())
             })
     };
-    wanted.routes.iter().map(Prefix::masked).filter(|prefix| !connected(prefix)).collect()
+    wanted
+        .routes
+        .iter()
+        .map(Prefix::masked)
+        .filter(|prefix| !connected(prefix))
+        .collect()
 }
 
 fn table_of(wanted: Wanted<'_>, prefix: Prefix) -> Option<u32> {
@@ -262,7 +313,9 @@ fn table_of(wanted: Wanted<'_>, prefix: Prefix) -> Option<u32> {
 
 /// The table of a default route that the rules lead to.
 fn default_table(wanted: Wanted<'_>, prefix: Prefix) -> Option<u32> {
-    (wanted.table == Table::Auto && prefix.is_default()).then_some(wanted.fwmark).flatten()
+    (wanted.table == Table::Auto && prefix.is_default())
+        .then_some(wanted.fwmark)
+        .flatten()
 }
 
 fn longest_first(prefixes: &BTreeSet<Prefix>) -> Vec<Prefix> {
@@ -282,13 +335,42 @@ mod tests {
     #[test]
     fn routes_that_an_address_brings_are_not_made() {
         let addresses = prefixes(&["10.9.0.1/24", "10.8.0.1/32", "fd00::1/64"]);
-        let allowed = prefixes(&["10.9.0.2/32", "10.9.0.0/16", "10.8.0.2/32", "fd00::2/128", "fd01::/64", "10.9.0.2/32"]);
-        let wanted =
-            Wanted { name: "wg0", index: 1, addresses: &addresses, routes: &allowed, table: Table::Auto, fwmark: None };
-        let made: Vec<String> = longest_first(&routes(wanted)).iter().map(Prefix::to_string).collect();
+        let allowed = prefixes(&[
+            "10.9.0.2/32",
+            "10.9.0.0/16",
+            "10.8.0.2/32",
+            "fd00::2/128",
+            "fd01::/64",
+            "10.9.0.2/32",
+        ]);
+        let wanted = Wanted {
+            name: "wg0",
+            index: 1,
+            addresses: &addresses,
+            routes: &allowed,
+            table: Table::Auto,
+            fwmark: None,
+        };
+        let made: Vec<String> = longest_first(&routes(wanted))
+            .iter()
+            .map(Prefix::to_string)
+            .collect();
         assert_eq!(made, ["fd01::/64", "10.8.0.2/32", "10.9.0.0/16"]);
-        assert_eq!(routes(Wanted { table: Table::Number(7), ..wanted }).len(), 5);
-        assert!(routes(Wanted { table: Table::Off, ..wanted }).is_empty());
+        assert_eq!(
+            routes(Wanted {
+                table: Table::Number(7),
+                ..wanted
+            })
+            .len(),
+            5
+        );
+        assert!(
+            routes(Wanted {
+                table: Table::Off,
+                ..wanted
+            })
+            .is_empty()
+        );
     }
 
     #[test]
@@ -304,16 +386,39 @@ mod tests {
             netlink.set_link_up(index, 1420).unwrap();
             let mut setup = Setup::default();
             let allowed = prefixes(&["10.20.0.0/16", "10.21.0.0/16"]);
-            for addresses in [&["10.8.0.1/24"][..], &["10.8.0.2/24", "10.8.0.3/24"], &["10.8.0.3/24"]] {
+            for addresses in [
+                &["10.8.0.1/24"][..],
+                &["10.8.0.2/24", "10.8.0.3/24"],
+                &["10.8.0.3/24"],
+            ] {
                 let addresses = prefixes(addresses);
-                let wanted = Wanted { name: "t3", index, addresses: &addresses, routes: &allowed, table: Table::Auto, fwmark: None };
+                let wanted = Wanted {
+                    name: "t3",
+                    index,
+                    addresses: &addresses,
+                    routes: &allowed,
+                    table: Table::Auto,
+                    fwmark: None,
+                };
                 setup.addresses(&mut netlink, wanted).unwrap();
                 setup.routes(&mut netlink, wanted).unwrap();
                 for to in ["10.20.0.1:1", "10.21.0.1:1", "10.8.0.9:1"] {
-                    assert_eq!(netlink.route_of(to.parse().unwrap(), 0).unwrap().ifindex, index, "{to}");
+                    assert_eq!(
+                        netlink.route_of(to.parse().unwrap(), 0).unwrap().ifindex,
+                        index,
+                        "{to}"
+                    );
                 }
-                let source = netlink.route_of("10.8.0.9:1".parse().unwrap(), 0).unwrap().source;
-                assert!(addresses.iter().any(|address| Some(address.address()) == source), "{source:?}");
+                let source = netlink
+                    .route_of("10.8.0.9:1".parse().unwrap(), 0)
+                    .unwrap()
+                    .source;
+                assert!(
+                    addresses
+                        .iter()
+                        .any(|address| Some(address.address()) == source),
+                    "{source:?}"
+                );
             }
         })
         .join()
@@ -322,11 +427,21 @@ mod tests {
 
     #[test]
     fn a_default_route_goes_to_the_table_of_the_mark() {
-        let wanted = Wanted { name: "wg0", index: 1, addresses: &[], routes: &[], table: Table::Auto, fwmark: Some(51820) };
+        let wanted = Wanted {
+            name: "wg0",
+            index: 1,
+            addresses: &[],
+            routes: &[],
+            table: Table::Auto,
+            fwmark: Some(51820),
+        };
         let all = prefixes(&["0.0.0.0/0", "10.0.0.0/8"]);
         assert_eq!(table_of(wanted, all[0]), Some(51820));
         assert_eq!(table_of(wanted, all[1]), None);
-        let numbered = Wanted { table: Table::Number(9), ..wanted };
+        let numbered = Wanted {
+            table: Table::Number(9),
+            ..wanted
+        };
         assert_eq!(table_of(numbered, all[0]), Some(9));
         assert_eq!(default_table(numbered, all[0]), None);
     }

@@ -51,8 +51,15 @@ pub(crate) enum JobError {
 impl Job {
     /// Starts a command; `input` is what it reads.
     pub(crate) fn start(what: String, mut command: Command, input: &str) -> Result<Job, JobError> {
-        let failed = |error| JobError::Start { what: what.clone(), error };
-        command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
+        let failed = |error| JobError::Start {
+            what: what.clone(),
+            error,
+        };
+        command.stdin(if input.is_empty() {
+            Stdio::null()
+        } else {
+            Stdio::piped()
+        });
         process::own_group(&mut command);
         let mut child = command.spawn().map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
@@ -60,7 +67,12 @@ impl Job {
             let _ = stdin.write_all(input.as_bytes());
         }
         let pidfd = process::pidfd(child.id()).map_err(failed)?;
-        Ok(Job { what, child, pidfd, deadline: Instant::now() + LIMIT })
+        Ok(Job {
+            what,
+            child,
+            pidfd,
+            deadline: Instant::now() + LIMIT,
+        })
     }
 
     /// How long to wait for it at most.
@@ -73,13 +85,21 @@ impl Job {
         let what = || self.what.clone();
         match self.child.try_wait() {
             Ok(Some(status)) if status.success() => Some(Ok(())),
-            Ok(Some(status)) => Some(Err(JobError::Failed { what: what(), status })),
+            Ok(Some(status)) => Some(Err(JobError::Failed {
+                what: what(),
+                status,
+            })),
             Ok(None) if self.remaining().is_zero() => {
                 self.kill();
-                Some(Err(JobError::TimedOut { what: self.what.clone() }))
+                Some(Err(JobError::TimedOut {
+                    what: self.what.clone(),
+                }))
             }
             Ok(None) => None,
-            Err(error) => Some(Err(JobError::Start { what: what(), error })),
+            Err(error) => Some(Err(JobError::Start {
+                what: what(),
+                error,
+            })),
         }
     }
 

@@ -56,7 +56,11 @@ fn main() -> ExitCode {
     if let Some(shell) = cli.completions {
         return print(&Cli::completion_script(shell));
     }
-    log::start(cli.log_level, cli.log_format, cli.role.is_none() && !cli.foreground);
+    log::start(
+        cli.log_level,
+        cli.log_format,
+        cli.role.is_none() && !cli.foreground,
+    );
     if let Some(role) = cli.role {
         return match roles::run(role, &cli) {
             Ok(()) => ExitCode::SUCCESS,
@@ -94,7 +98,9 @@ fn supervise(cli: Cli) -> ExitCode {
             Ok(Detached::Daemon(report)) => report,
             Err(error) => {
                 plan.runtime.remove(false);
-                eprintln!("ringwayd: cannot go to the background: {error}: use -f to stay in the foreground");
+                eprintln!(
+                    "ringwayd: cannot go to the background: {error}: use -f to stay in the foreground"
+                );
                 return ExitCode::from(FAILED);
             }
         }
@@ -116,22 +122,41 @@ fn supervise(cli: Cli) -> ExitCode {
 /// Reads the configuration and refuses early what cannot work, with an exit code and one line.
 fn prepare(cli: Cli) -> Result<Plan, (u8, String)> {
     let failed = |error: &dyn std::fmt::Display| (FAILED, error.to_string());
-    let config_path = cli.config.as_deref().map(absolute).transpose().map_err(|error| failed(&error))?;
+    let config_path = cli
+        .config
+        .as_deref()
+        .map(absolute)
+        .transpose()
+        .map_err(|error| failed(&error))?;
     let config = match &config_path {
         Some(path) => load(path).map_err(|error| failed(&error))?,
         None => Config::default(),
     };
     let host = Host::read();
-    let settings = Settings::resolve(&cli, &config.interface, &host).map_err(|error| (USAGE, error.to_string()))?;
+    let settings = Settings::resolve(&cli, &config.interface, &host)
+        .map_err(|error| (USAGE, error.to_string()))?;
     if !nix::unistd::geteuid().is_root() {
-        return Err((FAILED, format!("not root: a gateway needs it to create {}: use sudo", cli.name())));
+        return Err((
+            FAILED,
+            format!(
+                "not root: a gateway needs it to create {}: use sudo",
+                cli.name()
+            ),
+        ));
     }
-    if !Path::new("/dev/net/tun").metadata().is_ok_and(|data| data.file_type().is_char_device()) {
+    if !Path::new("/dev/net/tun")
+        .metadata()
+        .is_ok_and(|data| data.file_type().is_char_device())
+    {
         let line = "no /dev/net/tun: load the tun module (modprobe tun), or in a container pass the device in";
         return Err((FAILED, line.to_owned()));
     }
     if usize::from(settings.workers) > host.cpus.len() {
-        tracing::warn!("{} workers on {} CPUs: they will share them", settings.workers, host.cpus.len());
+        tracing::warn!(
+            "{} workers on {} CPUs: they will share them",
+            settings.workers,
+            host.cpus.len()
+        );
     }
     let runtime = Runtime::claim(cli.name()).map_err(|error| failed(&error))?;
     if let Ok(index) = nix::net::if_::if_nametoindex(cli.name()) {
@@ -142,9 +167,20 @@ fn prepare(cli: Cli) -> Result<Plan, (u8, String)> {
         );
         return Err((FAILED, line));
     }
-    let log = if cli.foreground { None } else { Some(runtime.open_log().map_err(|error| failed(&error))?) };
+    let log = if cli.foreground {
+        None
+    } else {
+        Some(runtime.open_log().map_err(|error| failed(&error))?)
+    };
     raise_descriptor_limit();
-    Ok(Plan { cli, config, config_path, settings, runtime, log })
+    Ok(Plan {
+        cli,
+        config,
+        config_path,
+        settings,
+        runtime,
+        log,
+    })
 }
 
 fn load(path: &Path) -> Result<Config, config::ConfigError> {

@@ -82,7 +82,10 @@ pub(crate) fn run(role: RoleName, cli: &Cli) -> Result<(), RoleError> {
                 poll: poll_mode(cli.poll.unwrap_or_default()),
                 cpu: cli.cpu,
             };
-            ringway_worker::run(fds, settings).map_err(|error| RoleError::Worker { slot: cli.slot, error })
+            ringway_worker::run(fds, settings).map_err(|error| RoleError::Worker {
+                slot: cli.slot,
+                error,
+            })
         }
     }
 }

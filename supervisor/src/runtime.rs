@@ -31,7 +31,9 @@ pub(crate) enum RuntimeError {
     #[error("{0} runs already: stop it (ringway down {0}), or choose another name")]
     Running(String),
     /// Another WireGuard implementation has the name.
-    #[error("{0} answers already: another WireGuard runs under this name; stop it or choose another name")]
+    #[error(
+        "{0} answers already: another WireGuard runs under this name; stop it or choose another name"
+    )]
     Answered(PathBuf),
     /// A file failed.
     #[error("{path}: {what}: {error}")]
@@ -64,15 +66,23 @@ impl Runtime {
                 .mode(0o600)
                 .open(&path)
                 .map_err(failed(&path, "open"))?;
-            let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
-                nix::errno::Errno::EWOULDBLOCK => RuntimeError::Running(name.to_owned()),
-                error => failed(&path, "lock")(error.into()),
-            })?;
+            let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(
+                |(_, error)| match error {
+                    nix::errno::Errno::EWOULDBLOCK => RuntimeError::Running(name.to_owned()),
+                    error => failed(&path, "lock")(error.into()),
+                },
+            )?;
             // The former owner removes the file before it lets go of the lock: a lock on a file
             // that is not there any more is worth nothing.
             let ours = fstat(&*lock).map_err(|error| failed(&path, "stat")(error.into()))?;
-            if stat(&path).is_ok_and(|there| there.st_ino == ours.st_ino && there.st_dev == ours.st_dev) {
-                return Ok(Runtime { name: name.to_owned(), directory, _lock: lock });
+            if stat(&path)
+                .is_ok_and(|there| there.st_ino == ours.st_ino && there.st_dev == ours.st_dev)
+            {
+                return Ok(Runtime {
+                    name: name.to_owned(),
+                    directory,
+                    _lock: lock,
+                });
             }
         }
     }
@@ -82,7 +92,12 @@ impl Runtime {
         let path = self.directory.join("log");
         // What a gateway that failed left behind has been seen or never will be.
         let _ = fs::remove_file(&path);
-        OpenOptions::new().create(true).append(true).mode(0o640).open(&path).map_err(failed(&path, "open"))
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o640)
+            .open(&path)
+            .map_err(failed(&path, "open"))
     }
 
     /// The log so far.
@@ -107,8 +122,10 @@ impl Runtime {
         let path = self.directory.join("control.sock");
         let listener = listen(&path, 0o600)?;
         if let Ok(Some(group)) = nix::unistd::Group::from_name(GROUP) {
-            chown(&path, None, Some(group.gid.as_raw())).map_err(failed(&path, "change of group"))?;
-            fs::set_permissions(&path, Permissions::from_mode(0o660)).map_err(failed(&path, "change of mode"))?;
+            chown(&path, None, Some(group.gid.as_raw()))
+                .map_err(failed(&path, "change of group"))?;
+            fs::set_permissions(&path, Permissions::from_mode(0o660))
+                .map_err(failed(&path, "change of mode"))?;
         }
         Ok(listener)
     }
@@ -142,20 +159,29 @@ impl Runtime {
 
 /// The id of the group whose members may look.
 pub(crate) fn readers() -> Option<u32> {
-    nix::unistd::Group::from_name(GROUP).ok().flatten().map(|group| group.gid.as_raw())
+    nix::unistd::Group::from_name(GROUP)
+        .ok()
+        .flatten()
+        .map(|group| group.gid.as_raw())
 }
 
 fn failed<'a>(path: &'a Path, what: &'static str) -> impl Fn(io::Error) -> RuntimeError + 'a {
-    move |error| RuntimeError::File { path: path.to_owned(), what, error }
+    move |error| RuntimeError::File {
+        path: path.to_owned(),
+        what,
+        error,
+    }
 }
 
 fn make_directory(path: &Path) -> Result<(), RuntimeError> {
     match fs::create_dir(path) {
-        Ok(()) => {
-            fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(failed(path, "change of mode"))
-        }
+        Ok(()) => fs::set_permissions(path, Permissions::from_mode(0o755))
+            .map_err(failed(path, "change of mode")),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && path.parent().is_some_and(|up| !up.exists()) => {
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                && path.parent().is_some_and(|up| !up.exists()) =>
+        {
             fs::create_dir_all(path).map_err(failed(path, "make directory"))
         }
         Err(error) => Err(failed(path, "make directory")(error)),
@@ -168,14 +194,18 @@ fn listen(path: &Path, mode: u32) -> Result<UnixListener, RuntimeError> {
         return Err(RuntimeError::Answered(path.to_owned()));
     }
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(path, "removal of a stale socket")(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed(path, "removal of a stale socket")(error));
+        }
         _ => {}
     }
     let before = umask(Mode::from_bits_truncate(!mode & 0o777));
     let listener = UnixListener::bind(path);
     umask(before);
     let listener = listener.map_err(failed(path, "listen"))?;
-    listener.set_nonblocking(true).map_err(failed(path, "listen"))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(failed(path, "listen"))?;
     Ok(listener)
 }
 
@@ -212,8 +242,14 @@ mod tests {
         let path = root.path().join("x.sock");
         drop(UnixListener::bind(&path).unwrap());
         let live = listen(&path, 0o600).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(matches!(listen(&path, 0o600), Err(RuntimeError::Answered(_))));
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert!(matches!(
+            listen(&path, 0o600),
+            Err(RuntimeError::Answered(_))
+        ));
         drop(live);
         listen(&path, 0o600).unwrap();
     }

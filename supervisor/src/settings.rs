@@ -33,7 +33,9 @@ pub(crate) struct Host {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
     /// A worker without a shard would have nothing to do.
-    #[error("{workers} workers but {shards} shards: every worker needs one; give --shards {needed} or fewer workers")]
+    #[error(
+        "{workers} workers but {shards} shards: every worker needs one; give --shards {needed} or fewer workers"
+    )]
     TooFewShards {
         /// The workers.
         workers: u16,
@@ -52,13 +54,26 @@ pub(crate) enum SettingsError {
 
 impl Settings {
     /// What flags, environment and file ask for on this host.
-    pub(crate) fn resolve(cli: &Cli, interface: &Interface, host: &Host) -> Result<Settings, SettingsError> {
-        let workers = match cli.workers.or(interface.workers).unwrap_or(WorkersSetting::Auto) {
+    pub(crate) fn resolve(
+        cli: &Cli,
+        interface: &Interface,
+        host: &Host,
+    ) -> Result<Settings, SettingsError> {
+        let workers = match cli
+            .workers
+            .or(interface.workers)
+            .unwrap_or(WorkersSetting::Auto)
+        {
             WorkersSetting::Count(count) => count,
             WorkersSetting::Auto => {
-                let listed = cli.cpus.as_ref().or(interface.cpus.as_ref()).map(|list| list.cpus().len());
+                let listed = cli
+                    .cpus
+                    .as_ref()
+                    .or(interface.cpus.as_ref())
+                    .map(|list| list.cpus().len());
                 let cpus = listed.unwrap_or(host.cpus.len());
-                cpus.min(host.quota.unwrap_or(usize::MAX)).clamp(1, usize::from(MAX_SHARDS)) as u16
+                cpus.min(host.quota.unwrap_or(usize::MAX))
+                    .clamp(1, usize::from(MAX_SHARDS)) as u16
             }
         };
         if workers > u16::from(MAX_SHARDS) {
@@ -69,7 +84,11 @@ impl Settings {
                 return Err(SettingsError::BadShards(shards));
             }
             Some(shards) if u16::from(shards) < workers => {
-                return Err(SettingsError::TooFewShards { workers, shards, needed: workers.next_power_of_two() });
+                return Err(SettingsError::TooFewShards {
+                    workers,
+                    shards,
+                    needed: workers.next_power_of_two(),
+                });
             }
             Some(shards) => shards,
             None => (2 * host.cpus.len().max(1))
@@ -77,7 +96,11 @@ impl Settings {
                 .next_power_of_two()
                 .min(usize::from(MAX_SHARDS)) as u8,
         };
-        let cpus = cli.cpus.as_ref().or(interface.cpus.as_ref()).map_or(host.cpus.as_slice(), CpuList::cpus);
+        let cpus = cli
+            .cpus
+            .as_ref()
+            .or(interface.cpus.as_ref())
+            .map_or(host.cpus.as_slice(), CpuList::cpus);
         Ok(Settings {
             workers: workers as u8,
             shards,
@@ -88,7 +111,9 @@ impl Settings {
 
     /// The CPU of a worker.
     pub(crate) fn cpu(&self, slot: u8) -> Option<u16> {
-        self.cpus.get(usize::from(slot) % self.cpus.len().max(1)).copied()
+        self.cpus
+            .get(usize::from(slot) % self.cpus.len().max(1))
+            .copied()
     }
 }
 
@@ -96,8 +121,14 @@ impl Host {
     /// Asks this host.
     pub(crate) fn read() -> Host {
         let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
-        let cpus = (0..CpuSet::count()).filter(|cpu| set.is_set(*cpu).unwrap_or(false)).map(|cpu| cpu as u16).collect();
-        Host { cpus, quota: quota(Path::new("/sys/fs/cgroup")) }
+        let cpus = (0..CpuSet::count())
+            .filter(|cpu| set.is_set(*cpu).unwrap_or(false))
+            .map(|cpu| cpu as u16)
+            .collect();
+        Host {
+            cpus,
+            quota: quota(Path::new("/sys/fs/cgroup")),
+        }
     }
 }
 
@@ -108,7 +139,9 @@ fn quota(root: &Path) -> Option<usize> {
     let mut directory = root.join(own);
     let mut least: Option<usize> = None;
     loop {
-        let limit = fs::read_to_string(directory.join("cpu.max")).ok().and_then(|text| parse_quota(&text));
+        let limit = fs::read_to_string(directory.join("cpu.max"))
+            .ok()
+            .and_then(|text| parse_quota(&text));
         least = match (least, limit) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -136,7 +169,10 @@ mod tests {
     }
 
     fn host(cpus: u16) -> Host {
-        Host { cpus: (0..cpus).collect(), quota: None }
+        Host {
+            cpus: (0..cpus).collect(),
+            quota: None,
+        }
     }
 
     fn resolve(arguments: &[&str], cpus: u16) -> Result<Settings, SettingsError> {
@@ -145,9 +181,14 @@ mod tests {
 
     #[test]
     fn one_worker_a_cpu_and_twice_the_shards() {
-        for (cpus, workers, shards) in [(1, 1, 2), (2, 2, 4), (3, 3, 8), (32, 32, 64), (96, 64, 64)] {
+        for (cpus, workers, shards) in [(1, 1, 2), (2, 2, 4), (3, 3, 8), (32, 32, 64), (96, 64, 64)]
+        {
             let settings = resolve(&[], cpus).unwrap();
-            assert_eq!((settings.workers, settings.shards), (workers, shards), "{cpus} CPUs");
+            assert_eq!(
+                (settings.workers, settings.shards),
+                (workers, shards),
+                "{cpus} CPUs"
+            );
         }
     }
 
@@ -162,13 +203,21 @@ mod tests {
     fn more_workers_than_shards_are_refused() {
         let error = resolve(&["--workers", "5", "--shards", "4"], 2).unwrap_err();
         assert!(error.to_string().contains("--shards 8"), "{error}");
-        assert!(matches!(resolve(&["--shards", "12"], 2), Err(SettingsError::BadShards(12))));
+        assert!(matches!(
+            resolve(&["--shards", "12"], 2),
+            Err(SettingsError::BadShards(12))
+        ));
     }
 
     #[test]
     fn a_quota_caps_auto_but_no_count() {
-        let host = Host { quota: Some(2), ..host(8) };
-        let settings = |arguments: &[&str]| Settings::resolve(&cli(arguments), &Interface::default(), &host).unwrap();
+        let host = Host {
+            quota: Some(2),
+            ..host(8)
+        };
+        let settings = |arguments: &[&str]| {
+            Settings::resolve(&cli(arguments), &Interface::default(), &host).unwrap()
+        };
         assert_eq!(settings(&[]).workers, 2);
         assert_eq!(settings(&["--workers", "4"]).workers, 4);
         assert_eq!(parse_quota("150000 100000\n"), Some(2));
@@ -185,8 +234,16 @@ mod tests {
             ..Interface::default()
         };
         let file = Settings::resolve(&cli(&[]), &interface, &host(4)).unwrap();
-        assert_eq!((file.workers, file.poll, file.cpus.as_slice()), (3, PollMode::Busy, &[1][..]));
-        let flags = Settings::resolve(&cli(&["--workers", "auto", "--poll", "epoll", "--cpus", "0-1"]), &interface, &host(4)).unwrap();
+        assert_eq!(
+            (file.workers, file.poll, file.cpus.as_slice()),
+            (3, PollMode::Busy, &[1][..])
+        );
+        let flags = Settings::resolve(
+            &cli(&["--workers", "auto", "--poll", "epoll", "--cpus", "0-1"]),
+            &interface,
+            &host(4),
+        )
+        .unwrap();
         assert_eq!((flags.workers, flags.poll), (2, PollMode::Epoll));
     }
 }

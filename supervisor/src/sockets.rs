@@ -6,7 +6,10 @@
 use crate::steering::group_program;
 use crate::sys;
 use nix::libc::{self, c_int};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, SockaddrLike, bind, getsockname, setsockopt, socket, sockopt};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, SockaddrLike, bind, getsockname,
+    setsockopt, socket, sockopt,
+};
 use ringway_worker::control::GroupInfo;
 use std::ffi::OsString;
 use std::io;
@@ -51,7 +54,9 @@ pub(crate) type Groups = Vec<Arc<Group>>;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SocketError {
     /// Somebody else has it.
-    #[error("port {port} of {address} is taken: choose another ListenPort, or stop what has it (ss -lunp)")]
+    #[error(
+        "port {port} of {address} is taken: choose another ListenPort, or stop what has it (ss -lunp)"
+    )]
     Taken {
         /// The local address.
         address: IpAddr,
@@ -89,8 +94,15 @@ impl SocketError {
 /// Opens the groups that `listen` asks for; one in `present` that is right already is kept.
 ///
 /// Returns the groups and the port.
-pub(crate) fn open(listen: &Listen, shards: u8, present: &Groups) -> Result<(Groups, u16), SocketError> {
-    let every = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+pub(crate) fn open(
+    listen: &Listen,
+    shards: u8,
+    present: &Groups,
+) -> Result<(Groups, u16), SocketError> {
+    let every = [
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    ];
     let optional = listen.addresses.is_empty();
     let addresses: &[IpAddr] = if optional { &every } else { &listen.addresses };
     for attempt in 1.. {
@@ -128,7 +140,10 @@ fn open_at(
     let mut groups = Groups::new();
     for address in addresses {
         let kept = present.iter().find(|group| {
-            group.info.address == *address && port != 0 && group.info.port == port && group.device == listen.device
+            group.info.address == *address
+                && port != 0
+                && group.info.port == port
+                && group.device == listen.device
         });
         if let Some(kept) = kept {
             set_fwmark(&vec![kept.clone()], listen.fwmark)?;
@@ -141,7 +156,11 @@ fn open_at(
                 groups.push(Arc::new(group));
             }
             Err(SocketError::System { error, .. })
-                if optional && matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)) =>
+                if optional
+                    && matches!(
+                        error.raw_os_error(),
+                        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
+                    ) =>
             {
                 let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
                 tracing::warn!(%error, "this host has no {family}: listening without it");
@@ -149,7 +168,11 @@ fn open_at(
             Err(error) => return Err(error),
         }
     }
-    if groups.is_empty() { Err(SocketError::NoFamily) } else { Ok((groups, port)) }
+    if groups.is_empty() {
+        Err(SocketError::NoFamily)
+    } else {
+        Ok((groups, port))
+    }
 }
 
 impl Group {
@@ -159,7 +182,12 @@ impl Group {
                 if error.raw_os_error() == Some(libc::EADDRINUSE) {
                     SocketError::Taken { address, port }
                 } else {
-                    SocketError::System { address, port, what, error }
+                    SocketError::System {
+                        address,
+                        port,
+                        what,
+                        error,
+                    }
                 }
             }
         };
@@ -168,7 +196,8 @@ impl Group {
         let first = prepare(address, listen).map_err(failed(port, "options"))?;
         bind_to(&first, address, port).map_err(failed(port, "bind"))?;
         let port = bound_port(&first, address).map_err(failed(port, "name"))?;
-        setsockopt(&first, sockopt::ReusePort, &true).map_err(|error| failed(port, "SO_REUSEPORT")(error.into()))?;
+        setsockopt(&first, sockopt::ReusePort, &true)
+            .map_err(|error| failed(port, "SO_REUSEPORT")(error.into()))?;
         let mut sockets = vec![first];
         for _ in 0..shards {
             let member = prepare(address, listen).map_err(failed(port, "options"))?;
@@ -177,9 +206,14 @@ impl Group {
             bind_to(&member, address, port).map_err(failed(port, "bind"))?;
             sockets.push(member);
         }
-        sys::bpf::attach_group(sockets[0].as_fd(), &group_program(shards)).map_err(failed(port, "steering program"))?;
+        sys::bpf::attach_group(sockets[0].as_fd(), &group_program(shards))
+            .map_err(failed(port, "steering program"))?;
         Ok(Group {
-            info: GroupInfo { family_v6: address.is_ipv6(), address, port },
+            info: GroupInfo {
+                family_v6: address.is_ipv6(),
+                address,
+                port,
+            },
             device: listen.device.clone(),
             sockets,
         })
@@ -187,7 +221,9 @@ impl Group {
 
     /// The shards' sockets.
     pub(crate) fn shards(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sockets[..self.sockets.len() - 1].iter().map(AsFd::as_fd)
+        self.sockets[..self.sockets.len() - 1]
+            .iter()
+            .map(AsFd::as_fd)
     }
 
     /// Meta's socket.
@@ -198,19 +234,38 @@ impl Group {
 
 /// A socket with all its options, not bound yet.
 fn prepare(address: IpAddr, listen: &Listen) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-    let fd = socket(family, SockType::Datagram, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None)?;
-    let set = |level: c_int, option: c_int, value: c_int| sys::socket::set(fd.as_fd(), level, option, value);
+    let family = if address.is_ipv4() {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    };
+    let fd = socket(
+        family,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+        None,
+    )?;
+    let set = |level: c_int, option: c_int, value: c_int| {
+        sys::socket::set(fd.as_fd(), level, option, value)
+    };
     if address.is_ipv4() {
         set(libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
         set(libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-        set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+        set(
+            libc::IPPROTO_IP,
+            libc::IP_MTU_DISCOVER,
+            libc::IP_PMTUDISC_DO,
+        )?;
         set(libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
     } else {
         set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
         set(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+        set(
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_DO,
+        )?;
         set(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
     }
     set(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
@@ -232,8 +287,14 @@ fn prepare(address: IpAddr, listen: &Listen) -> io::Result<OwnedFd> {
 
 fn bind_to(fd: &OwnedFd, address: IpAddr, port: u16) -> io::Result<()> {
     match address {
-        IpAddr::V4(v4) => bind(fd.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(v4, port)))?,
-        IpAddr::V6(v6) => bind(fd.as_raw_fd(), &SockaddrIn6::from(SocketAddrV6::new(v6, port, 0, 0)))?,
+        IpAddr::V4(v4) => bind(
+            fd.as_raw_fd(),
+            &SockaddrIn::from(SocketAddrV4::new(v4, port)),
+        )?,
+        IpAddr::V6(v6) => bind(
+            fd.as_raw_fd(),
+            &SockaddrIn6::from(SocketAddrV6::new(v6, port, 0, 0)),
+        )?,
     }
     Ok(())
 }
@@ -242,7 +303,11 @@ fn bound_port(fd: &OwnedFd, address: IpAddr) -> io::Result<u16> {
     fn name<T: SockaddrLike>(fd: &OwnedFd) -> io::Result<T> {
         Ok(getsockname::<T>(fd.as_raw_fd())?)
     }
-    Ok(if address.is_ipv4() { name::<SockaddrIn>(fd)?.port() } else { name::<SockaddrIn6>(fd)?.port() })
+    Ok(if address.is_ipv4() {
+        name::<SockaddrIn>(fd)?.port()
+    } else {
+        name::<SockaddrIn6>(fd)?.port()
+    })
 }
 
 #[cfg(test)]
@@ -252,7 +317,12 @@ mod tests {
     use std::time::Duration;
 
     fn loopback(port: u16) -> Listen {
-        Listen { port, addresses: vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()], device: None, fwmark: 0 }
+        Listen {
+            port,
+            addresses: vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+            device: None,
+            fwmark: 0,
+        }
     }
 
     /// The one socket of the group that got the datagram.
@@ -277,8 +347,11 @@ mod tests {
             for group in &groups {
                 assert_eq!(group.info.port, port);
                 assert_eq!(group.sockets.len(), usize::from(shards) + 1);
-                let sockets: Vec<UdpSocket> =
-                    group.sockets.iter().map(|fd| UdpSocket::from(fd.try_clone().unwrap())).collect();
+                let sockets: Vec<UdpSocket> = group
+                    .sockets
+                    .iter()
+                    .map(|fd| UdpSocket::from(fd.try_clone().unwrap()))
+                    .collect();
                 let sender = UdpSocket::bind((group.info.address, 0)).unwrap();
                 let arrives = |payload: &[u8]| {
                     sender.send_to(payload, (group.info.address, port)).unwrap();
@@ -288,7 +361,11 @@ mod tests {
                     let mut data = [0_u8; 32];
                     data[0] = 4;
                     data[4..8].copy_from_slice(&index.to_le_bytes());
-                    assert_eq!(arrives(&data), (index & (u32::from(shards) - 1)) as usize, "index {index:#x}");
+                    assert_eq!(
+                        arrives(&data),
+                        (index & (u32::from(shards) - 1)) as usize,
+                        "index {index:#x}"
+                    );
                 }
                 for kind in [0_u8, 1, 2, 3, 5, 255] {
                     let mut message = [7_u8; 148];
@@ -306,7 +383,12 @@ mod tests {
         let (groups, port) = open(&loopback(0), 2, &Groups::new()).unwrap();
         let error = open(&loopback(port), 2, &Groups::new()).unwrap_err();
         assert_eq!(error.errno(), libc::EADDRINUSE);
-        assert!(error.to_string().contains(&format!("port {port} of 127.0.0.1 is taken")), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("port {port} of 127.0.0.1 is taken")),
+            "{error}"
+        );
         drop(groups);
         open(&loopback(port), 2, &Groups::new()).unwrap();
     }
@@ -314,7 +396,10 @@ mod tests {
     #[test]
     fn what_is_right_already_is_kept() {
         let (groups, port) = open(&loopback(0), 2, &Groups::new()).unwrap();
-        let one = Listen { addresses: vec![Ipv4Addr::LOCALHOST.into()], ..loopback(port) };
+        let one = Listen {
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            ..loopback(port)
+        };
         let (fewer, same) = open(&one, 2, &groups).unwrap();
         assert_eq!(same, port);
         assert!(Arc::ptr_eq(&fewer[0], &groups[0]));

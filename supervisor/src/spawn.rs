@@ -46,7 +46,12 @@ pub(crate) struct Spawner<'a> {
 
 impl Spawner<'_> {
     /// Starts a process with `fds` at their numbers, and its channel at [`fds::CONTROL`].
-    pub(crate) fn spawn(&self, role: Role, extra: &[String], fds: &[(RawFd, BorrowedFd<'_>)]) -> io::Result<Child> {
+    pub(crate) fn spawn(
+        &self,
+        role: Role,
+        extra: &[String],
+        fds: &[(RawFd, BorrowedFd<'_>)],
+    ) -> io::Result<Child> {
         let (control, theirs) = Packets::pair()?;
         control.set_nonblocking()?;
         let mut command = Command::new("/proc/self/exe");
@@ -73,7 +78,15 @@ impl Spawner<'_> {
             let _ = child.wait();
         })?;
         tracing::debug!(role = describe(role), pid = child.id(), "started");
-        Ok(Child { role, ready: false, generation: 0, stuck: false, process: child, pidfd, control })
+        Ok(Child {
+            role,
+            ready: false,
+            generation: 0,
+            stuck: false,
+            process: child,
+            pidfd,
+            control,
+        })
     }
 }
 
@@ -89,7 +102,11 @@ impl Child {
     }
 
     /// Sends it a message.
-    pub(crate) fn send<T: Serialize>(&self, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+    pub(crate) fn send<T: Serialize>(
+        &self,
+        message: &T,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), ChannelError> {
         channel::send(&self.control, message, fds)
     }
 
@@ -99,7 +116,9 @@ impl Child {
             Ok(message) => Ok(message.map(|(message, _)| message)),
             Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             // It ended with messages of ours unread; its end is told by the pidfd.
-            Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::ConnectionReset => Ok(None),
+            Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::ConnectionReset => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

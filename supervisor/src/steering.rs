@@ -17,10 +17,20 @@ pub(crate) fn group_program(shards: u8) -> [Classic; 6] {
     const AND: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
     const RETURN: u16 = 0x06; // BPF_RET | BPF_K
     const RETURN_A: u16 = 0x16; // BPF_RET | BPF_A
-    let op = |code, k| Classic { code, jump_true: 0, jump_false: 0, k };
+    let op = |code, k| Classic {
+        code,
+        jump_true: 0,
+        jump_false: 0,
+        k,
+    };
     [
         op(LOAD_BYTE, 0),
-        Classic { code: JUMP_EQUAL, jump_true: 0, jump_false: 3, k: 4 },
+        Classic {
+            code: JUMP_EQUAL,
+            jump_true: 0,
+            jump_false: 3,
+            k: 4,
+        },
         op(LOAD_BYTE, 4),
         op(AND, u32::from(shards) - 1),
         op(RETURN_A, 0),
@@ -72,7 +82,11 @@ pub(crate) fn queue_program() -> Vec<Extended> {
 
     // The finish of MurmurHash3: the remainder uses the low bits alone.
     program.place(Label::Mix);
-    for (shift, factor) in [(16, Some(0x85eb_ca6b_u32)), (13, Some(0xc2b2_ae35)), (16, None)] {
+    for (shift, factor) in [
+        (16, Some(0x85eb_ca6b_u32)),
+        (13, Some(0xc2b2_ae35)),
+        (16, None),
+    ] {
         program.push(MOVE, 0, 7, 0, 0);
         program.push(SHIFT_RIGHT_K, 0, 0, 0, shift);
         program.push(XOR, 7, 0, 0, 0);
@@ -129,7 +143,12 @@ struct Program {
 impl Program {
     fn push(&mut self, code: u8, destination: u8, source: u8, offset: i16, immediate: i32) {
         let registers = destination | source << 4;
-        self.instructions.push(Extended { code, registers, offset, immediate });
+        self.instructions.push(Extended {
+            code,
+            registers,
+            offset,
+            immediate,
+        });
     }
 
     fn jump(&mut self, code: u8, register: u8, immediate: i32, label: Label) {

@@ -156,7 +156,9 @@ pub(crate) enum SupervisorError {
         error: io::Error,
     },
     /// A process did not come up.
-    #[error("{0} was not ready within {1} s: see the messages above, or try again with -f --log-level debug")]
+    #[error(
+        "{0} was not ready within {1} s: see the messages above, or try again with -f --log-level debug"
+    )]
     NotReady(String, u64),
     /// It was ended from outside before it was up.
     #[error("stopped before it was ready")]
@@ -179,7 +181,12 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> Result<(), SupervisorErro
         }
     };
     let served = supervisor.start().and_then(|()| {
-        report.ready(plan.log.as_ref()).map_err(|error| SupervisorError::System { what: "standard output", error })?;
+        report
+            .ready(plan.log.as_ref())
+            .map_err(|error| SupervisorError::System {
+                what: "standard output",
+                error,
+            })?;
         supervisor.serve()
     });
     if served.is_err() && report.is_expected() {
@@ -215,7 +222,10 @@ impl Supervisor<'_> {
         match self.end.clone() {
             Some(End::Failed(why)) => Err(SupervisorError::Failed(why)),
             Some(End::Deleted) => {
-                tracing::info!(interface = self.plan.cli.name(), "the interface was deleted: the gateway ends");
+                tracing::info!(
+                    interface = self.plan.cli.name(),
+                    "the interface was deleted: the gateway ends"
+                );
                 Ok(())
             }
             _ => Ok(()),

@@ -23,7 +23,9 @@ pub(crate) struct Tun {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TunError {
     /// No such device file.
-    #[error("/dev/net/tun: {0}: load the tun module (modprobe tun), or in a container pass the device in")]
+    #[error(
+        "/dev/net/tun: {0}: load the tun module (modprobe tun), or in a container pass the device in"
+    )]
     NoDevice(io::Error),
     /// The name is in use.
     #[error("interface {0} exists already: choose another name, or remove it (ip link delete {0})")]
@@ -46,22 +48,30 @@ impl Tun {
     /// Makes the interface with a queue a shard; it is down and has no address.
     pub(crate) fn create(name: &str, shards: u8) -> Result<Tun, TunError> {
         let failed = |what| {
-            move |error: io::Error| TunError::System { name: name.to_owned(), what, error, remedy: "" }
+            move |error: io::Error| TunError::System {
+                name: name.to_owned(),
+                what,
+                error,
+                remedy: "",
+            }
         };
         let mut queues = Vec::new();
         for shard in 0..shards {
-            let queue = sys::tun::open_queue(name, shard == 0).map_err(|error| match error.raw_os_error() {
-                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => TunError::NoDevice(error),
-                Some(libc::EBUSY) => TunError::Taken(name.to_owned()),
-                Some(libc::EPERM | libc::EACCES) => TunError::System {
-                    name: name.to_owned(),
-                    what: "open",
-                    error,
-                    remedy: ": run it as root or with CAP_NET_ADMIN",
-                },
-                _ => failed("open")(error),
+            let queue = sys::tun::open_queue(name, shard == 0).map_err(|error| {
+                match error.raw_os_error() {
+                    Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => TunError::NoDevice(error),
+                    Some(libc::EBUSY) => TunError::Taken(name.to_owned()),
+                    Some(libc::EPERM | libc::EACCES) => TunError::System {
+                        name: name.to_owned(),
+                        what: "open",
+                        error,
+                        remedy: ": run it as root or with CAP_NET_ADMIN",
+                    },
+                    _ => failed("open")(error),
+                }
             })?;
-            sys::tun::set_header_length(queue.as_fd(), HEADER_LENGTH).map_err(failed("header length"))?;
+            sys::tun::set_header_length(queue.as_fd(), HEADER_LENGTH)
+                .map_err(failed("header length"))?;
             queues.push(queue);
         }
         // The offloads belong to the device, not to a queue.
@@ -125,7 +135,9 @@ mod tests {
     fn up(name: &str, mtu: u32) -> Rtnetlink {
         let mut netlink = Rtnetlink::open().unwrap();
         let index = netlink.link_named(name, Whereabouts::Here).unwrap().index;
-        netlink.add_address(index, "10.99.0.1/24".parse().unwrap()).unwrap();
+        netlink
+            .add_address(index, "10.99.0.1/24".parse().unwrap())
+            .unwrap();
         netlink.set_link_up(index, mtu).unwrap();
         netlink
     }
@@ -137,7 +149,9 @@ mod tests {
             tun.steer().unwrap();
             up("t0", 1420);
             // Unconnected, so that the kernel leaves no hash in the packets.
-            let senders: Vec<UdpSocket> = (0..64).map(|_| UdpSocket::bind("10.99.0.1:0").unwrap()).collect();
+            let senders: Vec<UdpSocket> = (0..64)
+                .map(|_| UdpSocket::bind("10.99.0.1:0").unwrap())
+                .collect();
             let mut queue_of = HashMap::new();
             for _ in 0..3 {
                 for sender in &senders {
@@ -149,14 +163,22 @@ mod tests {
                         let inner = &packet[HEADER_LENGTH as usize..length];
                         if inner[0] >> 4 == 4 && inner[9] == 17 && inner[16..20] == [10, 99, 0, 2] {
                             let port = u16::from_be_bytes([inner[20], inner[21]]);
-                            assert_eq!(*queue_of.entry(port).or_insert(number), number, "port {port} moved");
+                            assert_eq!(
+                                *queue_of.entry(port).or_insert(number),
+                                number,
+                                "port {port} moved"
+                            );
                         }
                     }
                 }
             }
             assert_eq!(queue_of.len(), senders.len());
             let used: std::collections::HashSet<usize> = queue_of.values().copied().collect();
-            assert!(used.len() >= 6, "64 flows use only {} of 8 queues", used.len());
+            assert!(
+                used.len() >= 6,
+                "64 flows use only {} of 8 queues",
+                used.len()
+            );
         });
     }
 
@@ -176,12 +198,21 @@ mod tests {
         alone(|| {
             let tun = Tun::create("t2", 2).unwrap();
             let mut netlink = up("t2", 1400);
-            assert_eq!(netlink.whereabouts(tun.any_queue()).unwrap(), Whereabouts::Here);
+            assert_eq!(
+                netlink.whereabouts(tun.any_queue()).unwrap(),
+                Whereabouts::Here
+            );
             let link = netlink.link_named("t2", Whereabouts::Here).unwrap();
             assert_eq!((link.mtu, link.up), (1400, true));
             netlink.delete_link(link.index).unwrap();
             assert_eq!(tun.name(), None);
-            assert_eq!(netlink.whereabouts(tun.any_queue()).unwrap_err().raw_os_error(), Some(libc::EBADFD));
+            assert_eq!(
+                netlink
+                    .whereabouts(tun.any_queue())
+                    .unwrap_err()
+                    .raw_os_error(),
+                Some(libc::EBADFD)
+            );
         });
     }
 }

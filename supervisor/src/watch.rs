@@ -23,11 +23,19 @@ impl Signals {
     /// blocked (the standard library clears the mask before exec).
     pub(crate) fn take() -> io::Result<Signals> {
         let mut set = SigSet::empty();
-        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGCHLD] {
+        for signal in [
+            Signal::SIGTERM,
+            Signal::SIGINT,
+            Signal::SIGHUP,
+            Signal::SIGCHLD,
+        ] {
             set.add(signal);
         }
         set.thread_block()?;
-        Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?))
+        Ok(Signals(SignalFd::with_flags(
+            &set,
+            SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
+        )?))
     }
 
     /// The next signal that asks for something.
@@ -36,7 +44,9 @@ impl Signals {
     pub(crate) fn next(&mut self) -> Option<Asked> {
         while let Ok(Some(info)) = self.0.read_signal() {
             match Signal::try_from(info.ssi_signo as i32) {
-                Ok(signal @ (Signal::SIGTERM | Signal::SIGINT)) => return Some(Asked::Stop(signal)),
+                Ok(signal @ (Signal::SIGTERM | Signal::SIGINT)) => {
+                    return Some(Asked::Stop(signal));
+                }
                 Ok(Signal::SIGHUP) => return Some(Asked::Reload),
                 _ => {}
             }

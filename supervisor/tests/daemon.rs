@@ -13,7 +13,11 @@ fn ringwayd(arguments: &[&str]) -> Option<Output> {
     if !nix::unistd::geteuid().is_root() {
         return None;
     }
-    let output = Command::new("unshare").arg("-n").arg(env!("CARGO_BIN_EXE_ringwayd")).args(arguments).output();
+    let output = Command::new("unshare")
+        .arg("-n")
+        .arg(env!("CARGO_BIN_EXE_ringwayd"))
+        .args(arguments)
+        .output();
     Some(output.unwrap())
 }
 
@@ -36,7 +40,9 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 #[test]
 fn it_returns_when_the_gateway_is_there_and_leaves_nothing() {
     let name = format!("rd{}", std::process::id());
-    let Some(output) = ringwayd(&[&name]) else { return };
+    let Some(output) = ringwayd(&[&name]) else {
+        return;
+    };
     assert!(output.status.success(), "{}", error(&output));
     let socket = PathBuf::from(format!("/var/run/wireguard/{name}.sock"));
     assert!(socket.exists());
@@ -44,14 +50,25 @@ fn it_returns_when_the_gateway_is_there_and_leaves_nothing() {
 
     let second = ringwayd(&[&name]).unwrap();
     assert_eq!(second.status.code(), Some(1));
-    assert!(error(&second).starts_with(&format!("ringwayd: {name} runs already")), "{}", error(&second));
+    assert!(
+        error(&second).starts_with(&format!("ringwayd: {name} runs already")),
+        "{}",
+        error(&second)
+    );
     assert_eq!(error(&second).lines().count(), 1);
-    assert!(directory(&name).join("lock").exists(), "the second start must not touch the first one's files");
+    assert!(
+        directory(&name).join("lock").exists(),
+        "the second start must not touch the first one's files"
+    );
 
     let pid = nix::unistd::Pid::from_raw(pid.trim().parse().unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-    wait_until("the files go", || !directory(&name).exists() && !socket.exists());
-    wait_until("the process ends", || !Path::new(&format!("/proc/{pid}")).exists());
+    wait_until("the files go", || {
+        !directory(&name).exists() && !socket.exists()
+    });
+    wait_until("the process ends", || {
+        !Path::new(&format!("/proc/{pid}")).exists()
+    });
 }
 
 #[test]
@@ -60,15 +77,23 @@ fn what_fails_in_the_background_reaches_the_caller() {
     let file = tempfile::tempdir().unwrap();
     let path = file.path().join(format!("{name}.conf"));
     std::fs::write(&path, "[Interface]\nPostUp = exit 7\n").unwrap();
-    let Some(output) = ringwayd(&["--config", path.to_str().unwrap(), &name]) else { return };
+    let Some(output) = ringwayd(&["--config", path.to_str().unwrap(), &name]) else {
+        return;
+    };
     assert_eq!(output.status.code(), Some(1));
-    assert!(error(&output).contains("ringwayd: PostUp = exit 7: failed (exit status: 7)"), "{}", error(&output));
+    assert!(
+        error(&output).contains("ringwayd: PostUp = exit 7: failed (exit status: 7)"),
+        "{}",
+        error(&output)
+    );
     assert!(!directory(&name).exists());
 }
 
 #[test]
 fn usage_is_one_line_and_2() {
-    let Some(output) = ringwayd(&["--workers", "many", "wg0"]) else { return };
+    let Some(output) = ringwayd(&["--workers", "many", "wg0"]) else {
+        return;
+    };
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(error(&output).lines().count(), 1, "{}", error(&output));
 }

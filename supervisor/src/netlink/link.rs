@@ -45,22 +45,41 @@ impl Whereabouts {
 
 impl Rtnetlink {
     /// The state of the link with this index, in the namespace with this number.
-    pub(crate) fn link(&mut self, index: u32, namespace: Option<i32>) -> Result<LinkState, NetlinkError> {
+    pub(crate) fn link(
+        &mut self,
+        index: u32,
+        namespace: Option<i32>,
+    ) -> Result<LinkState, NetlinkError> {
         let mut request = asking(namespace);
         request.header.index = index;
         self.link_state(request, &|| format!("state of interface number {index}"))
     }
 
     /// The state of the link with this name.
-    pub(crate) fn link_named(&mut self, name: &str, whereabouts: Whereabouts) -> Result<LinkState, NetlinkError> {
+    pub(crate) fn link_named(
+        &mut self,
+        name: &str,
+        whereabouts: Whereabouts,
+    ) -> Result<LinkState, NetlinkError> {
         let mut request = asking(whereabouts.target());
-        request.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        request
+            .attributes
+            .push(LinkAttribute::IfName(name.to_owned()));
         self.link_state(request, &|| format!("state of interface {name}"))
     }
 
-    fn link_state(&mut self, request: LinkMessage, what: &dyn Fn() -> String) -> Result<LinkState, NetlinkError> {
-        let RouteNetlinkMessage::NewLink(link) = self.get(RouteNetlinkMessage::GetLink(request), what)? else {
-            return Err(NetlinkError { what: what(), error: io::ErrorKind::InvalidData.into() });
+    fn link_state(
+        &mut self,
+        request: LinkMessage,
+        what: &dyn Fn() -> String,
+    ) -> Result<LinkState, NetlinkError> {
+        let RouteNetlinkMessage::NewLink(link) =
+            self.get(RouteNetlinkMessage::GetLink(request), what)?
+        else {
+            return Err(NetlinkError {
+                what: what(),
+                error: io::ErrorKind::InvalidData.into(),
+            });
         };
         let mut state = LinkState {
             name: String::new(),
@@ -91,7 +110,12 @@ impl Rtnetlink {
     }
 
     /// Sets the MTU of a link, wherever it is.
-    pub(crate) fn set_link_mtu(&mut self, index: u32, whereabouts: Whereabouts, mtu: u32) -> Result<(), NetlinkError> {
+    pub(crate) fn set_link_mtu(
+        &mut self,
+        index: u32,
+        whereabouts: Whereabouts,
+        mtu: u32,
+    ) -> Result<(), NetlinkError> {
         let mut request = LinkMessage::default();
         request.header.index = index;
         request.attributes.push(LinkAttribute::Mtu(mtu));
@@ -106,7 +130,9 @@ impl Rtnetlink {
     pub(crate) fn delete_link(&mut self, index: u32) -> Result<(), NetlinkError> {
         let mut request = LinkMessage::default();
         request.header.index = index;
-        self.change(RouteNetlinkMessage::DelLink(request), 0, &|| format!("deletion of interface number {index}"))
+        self.change(RouteNetlinkMessage::DelLink(request), 0, &|| {
+            format!("deletion of interface number {index}")
+        })
     }
 
     /// Where the interface of this TUN queue is; an error of `EBADFD` means that it was deleted.
@@ -129,7 +155,9 @@ impl Rtnetlink {
         });
         match self.namespace_number(fd).map_err(|error| error.error)? {
             Some(id) => Ok(Whereabouts::Elsewhere(id)),
-            None => Err(given.err().map_or_else(|| io::ErrorKind::NotFound.into(), |error| error.error)),
+            None => Err(given
+                .err()
+                .map_or_else(|| io::ErrorKind::NotFound.into(), |error| error.error)),
         }
     }
 
@@ -137,26 +165,36 @@ impl Rtnetlink {
         let mut request = NsidMessage::default();
         request.attributes = vec![NsidAttribute::Fd(fd)];
         let what = || "number of the interface's namespace".to_owned();
-        let RouteNetlinkMessage::NewNsId(answer) = self.get(RouteNetlinkMessage::GetNsId(request), &what)? else {
+        let RouteNetlinkMessage::NewNsId(answer) =
+            self.get(RouteNetlinkMessage::GetNsId(request), &what)?
+        else {
             return Ok(None);
         };
-        Ok(answer.attributes.iter().find_map(|attribute| match attribute {
-            NsidAttribute::Id(id) if *id >= 0 => Some(*id),
-            _ => None,
-        }))
+        Ok(answer
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                NsidAttribute::Id(id) if *id >= 0 => Some(*id),
+                _ => None,
+            }))
     }
 }
 
 fn asking(namespace: Option<i32>) -> LinkMessage {
     let mut request = LinkMessage::default();
     // Without statistics the answer is a third as long.
-    request.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+    request
+        .attributes
+        .push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
     request.attributes.extend(namespace.map(target));
     request
 }
 
 fn target(namespace: i32) -> LinkAttribute {
-    LinkAttribute::Other(DefaultNla::new(IFLA_TARGET_NETNSID, namespace.to_ne_bytes().to_vec()))
+    LinkAttribute::Other(DefaultNla::new(
+        IFLA_TARGET_NETNSID,
+        namespace.to_ne_bytes().to_vec(),
+    ))
 }
 
 /// Whether this namespace descriptor is of the namespace that we are in.

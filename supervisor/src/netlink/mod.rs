@@ -52,31 +52,60 @@ impl Rtnetlink {
         // With it a dump's filter (a table, a family) is the kernel's work; kernels without it
         // ignore the filter and the reader checks.
         let _ = socket.set_netlink_get_strict_chk(true);
-        Ok(Rtnetlink { socket, sequence: 0 })
+        Ok(Rtnetlink {
+            socket,
+            sequence: 0,
+        })
     }
 
     /// Asks for a change and waits until it is done.
-    fn change(&mut self, message: RouteNetlinkMessage, flags: u16, what: &dyn Fn() -> String) -> Result<(), NetlinkError> {
+    fn change(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        what: &dyn Fn() -> String,
+    ) -> Result<(), NetlinkError> {
         self.exchange(message, NLM_F_REQUEST | NLM_F_ACK | flags)
             .map(drop)
-            .map_err(|error| NetlinkError { what: what(), error })
+            .map_err(|error| NetlinkError {
+                what: what(),
+                error,
+            })
     }
 
     /// Asks for one object.
-    fn get(&mut self, message: RouteNetlinkMessage, what: &dyn Fn() -> String) -> Result<RouteNetlinkMessage, NetlinkError> {
+    fn get(
+        &mut self,
+        message: RouteNetlinkMessage,
+        what: &dyn Fn() -> String,
+    ) -> Result<RouteNetlinkMessage, NetlinkError> {
         self.exchange(message, NLM_F_REQUEST)
             .and_then(|mut found| found.pop().ok_or_else(|| io::ErrorKind::NotFound.into()))
-            .map_err(|error| NetlinkError { what: what(), error })
+            .map_err(|error| NetlinkError {
+                what: what(),
+                error,
+            })
     }
 
     /// Asks for all objects of a kind.
-    fn dump(&mut self, message: RouteNetlinkMessage, what: &dyn Fn() -> String) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
+    fn dump(
+        &mut self,
+        message: RouteNetlinkMessage,
+        what: &dyn Fn() -> String,
+    ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
         self.exchange(message, NLM_F_REQUEST | NLM_F_DUMP)
-            .map_err(|error| NetlinkError { what: what(), error })
+            .map_err(|error| NetlinkError {
+                what: what(),
+                error,
+            })
     }
 
     /// Sends a request and reads until its last answer.
-    fn exchange(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
+    fn exchange(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         header.flags = flags;
@@ -96,7 +125,12 @@ impl Rtnetlink {
     }
 
     /// Reads one datagram of answers; true when the last was among them.
-    fn take(&self, datagram: &[u8], flags: u16, found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
+    fn take(
+        &self,
+        datagram: &[u8],
+        flags: u16,
+        found: &mut Vec<RouteNetlinkMessage>,
+    ) -> io::Result<bool> {
         let dump = flags & NLM_F_DUMP == NLM_F_DUMP;
         for bytes in messages(datagram) {
             let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes)

@@ -20,7 +20,11 @@ impl Rtnetlink {
     pub(crate) fn add_rule(&mut self, rule: Rule, ipv4: bool) -> Result<(), NetlinkError> {
         let what = || format!("policy rule {rule:?}");
         // Without NLM_F_EXCL: another tunnel may have made the same rule, and each removes one.
-        self.change(RouteNetlinkMessage::NewRule(message(rule, ipv4)), NLM_F_CREATE, &what)
+        self.change(
+            RouteNetlinkMessage::NewRule(message(rule, ipv4)),
+            NLM_F_CREATE,
+            &what,
+        )
     }
 
     /// Removes one rule of this kind; none is no error.
@@ -35,7 +39,11 @@ impl Rtnetlink {
 
 fn message(rule: Rule, ipv4: bool) -> RuleMessage {
     let mut message = RuleMessage::default();
-    message.header.family = if ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    message.header.family = if ipv4 {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    };
     message.header.action = RuleAction::ToTable;
     match rule {
         Rule::NotMarked(mark) => {

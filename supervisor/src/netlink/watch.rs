@@ -61,7 +61,10 @@ pub(crate) enum Gone {
 impl AddressWatch {
     /// Listens from now on.
     pub(crate) fn open() -> io::Result<AddressWatch> {
-        Ok(AddressWatch(listen(&[GROUP_IPV4_ADDRESS, GROUP_IPV6_ADDRESS])?))
+        Ok(AddressWatch(listen(&[
+            GROUP_IPV4_ADDRESS,
+            GROUP_IPV6_ADDRESS,
+        ])?))
     }
 
     /// Reads all that waits.
@@ -114,18 +117,25 @@ fn receive(socket: &Socket) -> Option<io::Result<Vec<u8>>> {
 
 fn removed(bytes: &[u8]) -> Option<IpAddr> {
     let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes).ok()?;
-    let NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelAddress(address)) = message.payload else {
+    let NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelAddress(address)) = message.payload
+    else {
         return None;
     };
     // With IPv4 point-to-point addresses, IFA_LOCAL is ours and IFA_ADDRESS the peer's.
-    let local = address.attributes.iter().find_map(|attribute| match attribute {
-        AddressAttribute::Local(local) => Some(*local),
-        _ => None,
-    });
-    local.or_else(|| {
-        address.attributes.iter().find_map(|attribute| match attribute {
-            AddressAttribute::Address(address) => Some(*address),
+    let local = address
+        .attributes
+        .iter()
+        .find_map(|attribute| match attribute {
+            AddressAttribute::Local(local) => Some(*local),
             _ => None,
-        })
+        });
+    local.or_else(|| {
+        address
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                AddressAttribute::Address(address) => Some(*address),
+                _ => None,
+            })
     })
 }

@@ -23,7 +23,11 @@ impl Supervisor<'_> {
         self.spawn(Role::Helper, &[], &[(fds::HELPER, stream)], NOT_PINNED)
     }
 
-    pub(super) fn spawn_meta(&mut self, uapi: BorrowedFd<'_>, helper: BorrowedFd<'_>) -> Result<(), SupervisorError> {
+    pub(super) fn spawn_meta(
+        &mut self,
+        uapi: BorrowedFd<'_>,
+        helper: BorrowedFd<'_>,
+    ) -> Result<(), SupervisorError> {
         let segments = &self.segments;
         let mut all = duplicates(&[
             (fds::STATE, segments.state.writable.as_fd()),
@@ -58,7 +62,12 @@ impl Supervisor<'_> {
         if let Some(cpu) = cpu {
             extra.extend(["--cpu".to_owned(), cpu.to_string()]);
         }
-        self.spawn(Role::Worker(WorkerSlot(slot)), &extra, &borrow(&all), cpu.map_or(NOT_PINNED, u32::from))
+        self.spawn(
+            Role::Worker(WorkerSlot(slot)),
+            &extra,
+            &borrow(&all),
+            cpu.map_or(NOT_PINNED, u32::from),
+        )
     }
 
     fn spawn(
@@ -80,7 +89,11 @@ impl Supervisor<'_> {
         slot.cpu.store(cpu, Ordering::Relaxed);
         slot.pid.store(child.pid(), Ordering::Release);
         // The helper has nothing to prepare and says nothing.
-        slot.set_state(if role == Role::Helper { ProcessState::Running } else { ProcessState::Starting });
+        slot.set_state(if role == Role::Helper {
+            ProcessState::Running
+        } else {
+            ProcessState::Starting
+        });
         self.children.push(child);
         Ok(())
     }
@@ -98,9 +111,16 @@ impl Supervisor<'_> {
     pub(super) fn hand_out_sockets(&self) -> Result<(), SupervisorError> {
         let groups: Vec<GroupInfo> = self.groups.iter().map(|group| group.info.clone()).collect();
         let metas: Vec<BorrowedFd<'_>> = self.groups.iter().map(|group| group.meta()).collect();
-        let message = ToMeta::Sockets { generation: self.generation, groups: groups.clone() };
+        let message = ToMeta::Sockets {
+            generation: self.generation,
+            groups: groups.clone(),
+        };
         self.send_meta(&message, &metas)?;
-        let shards: Vec<BorrowedFd<'_>> = self.groups.iter().flat_map(|group| group.shards()).collect();
+        let shards: Vec<BorrowedFd<'_>> = self
+            .groups
+            .iter()
+            .flat_map(|group| group.shards())
+            .collect();
         let parts: Vec<&[BorrowedFd<'_>]> = shards.chunks(FDS_PER_MESSAGE).collect();
         for child in &self.children {
             if !matches!(child.role, Role::Worker(_)) {
@@ -115,18 +135,29 @@ impl Supervisor<'_> {
                 };
                 child
                     .send(&message, fds)
-                    .map_err(|error| SupervisorError::Channel { to: child.name(), error })?;
+                    .map_err(|error| SupervisorError::Channel {
+                        to: child.name(),
+                        error,
+                    })?;
             }
         }
         Ok(())
     }
 
     /// Sends meta a message.
-    pub(super) fn send_meta(&self, message: &ToMeta, fds: &[BorrowedFd<'_>]) -> Result<(), SupervisorError> {
+    pub(super) fn send_meta(
+        &self,
+        message: &ToMeta,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), SupervisorError> {
         let Some(meta) = self.child(Role::Meta) else {
             return Ok(());
         };
-        meta.send(message, fds).map_err(|error| SupervisorError::Channel { to: meta.name(), error })
+        meta.send(message, fds)
+            .map_err(|error| SupervisorError::Channel {
+                to: meta.name(),
+                error,
+            })
     }
 
     /// Sends meta a message that it can do without.
@@ -169,20 +200,29 @@ impl Supervisor<'_> {
                 self.end(End::Failed(error.to_string()));
             }
         } else {
-            self.end(End::Failed(format!("{name} ended unexpectedly ({status}): the gateway stops; start it again")));
+            self.end(End::Failed(format!(
+                "{name} ended unexpectedly ({status}): the gateway stops; start it again"
+            )));
         }
     }
 
     fn restart_helper(&mut self) -> Result<(), SupervisorError> {
         let now = Instant::now();
-        self.helper_restarts.retain(|then| now.duration_since(*then) < Duration::from_secs(60));
+        self.helper_restarts
+            .retain(|then| now.duration_since(*then) < Duration::from_secs(60));
         if self.helper_restarts.len() >= HELPER_RESTARTS {
-            return Err(SupervisorError::Failed("the helper dies again and again: the gateway stops; see the log".to_owned()));
+            return Err(SupervisorError::Failed(
+                "the helper dies again and again: the gateway stops; see the log".to_owned(),
+            ));
         }
         self.helper_restarts.push(now);
         let (to_helper, to_meta) = UnixStream::pair().map_err(spawning)?;
         self.spawn_helper(to_meta.as_fd())?;
-        self.segments.view.process(Role::Helper).restarts.fetch_add(1, Ordering::Relaxed);
+        self.segments
+            .view
+            .process(Role::Helper)
+            .restarts
+            .fetch_add(1, Ordering::Relaxed);
         self.send_meta(&ToMeta::Helper, &[to_helper.as_fd()])
     }
 
@@ -200,7 +240,11 @@ impl Supervisor<'_> {
                 && Duration::from_nanos(now.saturating_sub(beat)) > STUCK;
             if child.ready && silent != child.stuck {
                 child.stuck = silent;
-                slot.set_state(if silent { ProcessState::Stuck } else { ProcessState::Running });
+                slot.set_state(if silent {
+                    ProcessState::Stuck
+                } else {
+                    ProcessState::Running
+                });
                 view.push((child.name(), silent));
             }
         }
@@ -218,7 +262,9 @@ type Handed = Vec<(RawFd, OwnedFd)>;
 
 /// Duplicates, so that starting a process borrows nothing of the supervisor.
 fn duplicates(fds: &[(RawFd, BorrowedFd<'_>)]) -> Result<Handed, SupervisorError> {
-    fds.iter().map(|(number, fd)| Ok((*number, fd.try_clone_to_owned().map_err(spawning)?))).collect()
+    fds.iter()
+        .map(|(number, fd)| Ok((*number, fd.try_clone_to_owned().map_err(spawning)?)))
+        .collect()
 }
 
 fn add_all(handed: &mut Handed, first: RawFd, fds: &[OwnedFd]) -> Result<(), SupervisorError> {
@@ -229,13 +275,21 @@ fn add_all(handed: &mut Handed, first: RawFd, fds: &[OwnedFd]) -> Result<(), Sup
 }
 
 fn borrow(handed: &[(RawFd, OwnedFd)]) -> Vec<(RawFd, BorrowedFd<'_>)> {
-    handed.iter().map(|(number, fd)| (*number, fd.as_fd())).collect()
+    handed
+        .iter()
+        .map(|(number, fd)| (*number, fd.as_fd()))
+        .collect()
 }
 
 fn spawning(error: io::Error) -> SupervisorError {
-    SupervisorError::System { what: "start of a process", error }
+    SupervisorError::System {
+        what: "start of a process",
+        error,
+    }
 }
 
 fn boot_ns() -> u64 {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |time| {
+        time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+    })
 }

@@ -46,7 +46,8 @@ impl<'a> Supervisor<'a> {
         let addresses = AddressWatch::open().map_err(system("watch on addresses"))?;
         let configured = &plan.config.interface;
         let routes = interface::allowed_ips(&plan.config);
-        let chosen = interface::choose_mark(&mut netlink, configured.table, configured.fwmark, &routes)?;
+        let chosen =
+            interface::choose_mark(&mut netlink, configured.table, configured.fwmark, &routes)?;
         let fwmark = configured.fwmark.or(chosen);
         let listen = Listen {
             port: configured.listen_port.unwrap_or(0),
@@ -65,7 +66,9 @@ impl<'a> Supervisor<'a> {
             (None, None) => interface::DEFAULT_MTU,
         };
         netlink.set_link_mtu(link.index, Whereabouts::Here, link.mtu)?;
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         Ok(Supervisor {
             plan,
             _reserved: reserved,
@@ -127,7 +130,10 @@ impl<'a> Supervisor<'a> {
         let mut config = self.plan.config.clone();
         config.interface.fwmark = self.fwmark;
         config.interface.listen_port = Some(self.listen.port);
-        let failed = |error| SupervisorError::Channel { to: "meta".to_owned(), error };
+        let failed = |error| SupervisorError::Channel {
+            to: "meta".to_owned(),
+            error,
+        };
         let memfd = channel::write_config(&config).map_err(failed)?;
         let start = Start {
             name: self.plan.cli.name().to_owned(),
@@ -148,7 +154,10 @@ impl<'a> Supervisor<'a> {
         let done = self.turn_until(READY_LIMIT, ready);
         self.check_end()?;
         if !done {
-            let late = self.children.iter().find(|child| child.role != Role::Helper && !child.ready);
+            let late = self
+                .children
+                .iter()
+                .find(|child| child.role != Role::Helper && !child.ready);
             let name = late.map_or_else(|| "a process".to_owned(), crate::spawn::Child::name);
             return Err(SupervisorError::NotReady(name, READY_LIMIT.as_secs()));
         }

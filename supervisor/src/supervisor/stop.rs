@@ -29,7 +29,10 @@ impl Supervisor<'_> {
         }
         if std::mem::take(&mut self.dns_is_set) {
             let unset = dns::start_unset(self.plan.cli.name());
-            if let Err(error) = unset.map_err(|error| error.to_string()).and_then(|job| self.finish(job).map_err(|error| error.to_string())) {
+            if let Err(error) = unset
+                .map_err(|error| error.to_string())
+                .and_then(|job| self.finish(job).map_err(|error| error.to_string()))
+            {
                 tracing::warn!("{error}");
             }
         }
@@ -52,7 +55,8 @@ impl Supervisor<'_> {
 
     fn run_last_hooks(&mut self, key: &str, commands: &[String]) {
         for hook in commands {
-            let outcome = hooks::start(key, hook, self.plan.cli.name()).and_then(|job| self.finish(job));
+            let outcome =
+                hooks::start(key, hook, self.plan.cli.name()).and_then(|job| self.finish(job));
             if let Err(error) = outcome {
                 tracing::warn!("{error}");
             }
@@ -67,17 +71,24 @@ impl Supervisor<'_> {
         let id = self.ask(None);
         self.tell_meta(&ToMeta::Save { id });
         let saved = self.turn_until(SAVE_LIMIT, |supervisor| {
-            supervisor.child(Role::Meta).is_none() || !supervisor.asked.iter().any(|asked| asked.id == id)
+            supervisor.child(Role::Meta).is_none()
+                || !supervisor.asked.iter().any(|asked| asked.id == id)
         });
         if !saved {
-            tracing::warn!("the configuration is not saved: no answer within {} s", SAVE_LIMIT.as_secs());
+            tracing::warn!(
+                "the configuration is not saved: no answer within {} s",
+                SAVE_LIMIT.as_secs()
+            );
         }
     }
 
     /// Workers first, so that meta hears their last events; the helper ends with meta.
     fn stop_processes(&mut self) {
         for child in &self.children {
-            self.segments.view.process(child.role).set_state(ProcessState::Draining);
+            self.segments
+                .view
+                .process(child.role)
+                .set_state(ProcessState::Draining);
             if let Role::Worker(_) = child.role {
                 if let Err(error) = child.send(&ToWorker::Stop, &[]) {
                     tracing::debug!("{}: {error}", child.name());

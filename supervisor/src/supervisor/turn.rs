@@ -94,7 +94,8 @@ impl Supervisor<'_> {
             fds.push(PollFd::new(tun.any_queue(), PollFlags::empty()));
         }
         // Rounded up, or the last millisecond would be spent spinning.
-        let milliseconds = limit.as_millis() as u16 + u16::from(limit.subsec_nanos() % 1_000_000 != 0);
+        let milliseconds =
+            limit.as_millis() as u16 + u16::from(limit.subsec_nanos() % 1_000_000 != 0);
         let _ = poll(&mut fds, PollTimeout::from(milliseconds));
     }
 
@@ -119,7 +120,9 @@ impl Supervisor<'_> {
         }
         for (role, said) in heard {
             match said {
-                Ok(Said::Meta(FromMeta::Ready) | Said::Worker(FromWorker::Ready)) => self.note_ready(role),
+                Ok(Said::Meta(FromMeta::Ready) | Said::Worker(FromWorker::Ready)) => {
+                    self.note_ready(role)
+                }
                 Ok(
                     Said::Meta(FromMeta::SocketsTaken { generation })
                     | Said::Worker(FromWorker::SocketsTaken { generation }),
@@ -130,7 +133,9 @@ impl Supervisor<'_> {
                 }
                 Ok(Said::Meta(FromMeta::Done { id, result })) => self.finish_asked(id, result),
                 Ok(Said::Worker(FromWorker::InterfaceGone)) => self.refresh_link(),
-                Err(error) => self.end(End::Failed(format!("{role} sent what is no message: {error}"))),
+                Err(error) => self.end(End::Failed(format!(
+                    "{role} sent what is no message: {error}"
+                ))),
             }
         }
     }
@@ -138,7 +143,10 @@ impl Supervisor<'_> {
     fn note_ready(&mut self, role: Role) {
         if let Some(child) = self.children.iter_mut().find(|child| child.role == role) {
             child.ready = true;
-            self.segments.view.process(role).set_state(ProcessState::Running);
+            self.segments
+                .view
+                .process(role)
+                .set_state(ProcessState::Running);
         }
     }
 
@@ -147,7 +155,10 @@ impl Supervisor<'_> {
         if let Some(child) = self.children.iter_mut().find(|child| child.role == role) {
             child.generation = child.generation.max(generation);
         }
-        let users = self.children.iter().filter(|child| child.role != Role::Helper);
+        let users = self
+            .children
+            .iter()
+            .filter(|child| child.role != Role::Helper);
         let oldest = users.map(|child| child.generation).min().unwrap_or(0);
         self.retiring.retain(|(successor, _)| *successor > oldest);
     }
@@ -173,19 +184,28 @@ impl Supervisor<'_> {
             .whereabouts(tun.any_queue())
             .map_err(|error| error.to_string())
             .and_then(|whereabouts| {
-                let link = self.netlink.link_named(&name, whereabouts).map_err(|error| error.to_string())?;
+                let link = self
+                    .netlink
+                    .link_named(&name, whereabouts)
+                    .map_err(|error| error.to_string())?;
                 Ok((whereabouts, link))
             });
         match found {
             Ok((whereabouts, link)) => {
                 if whereabouts != self.whereabouts {
-                    tracing::info!(interface = name, "the interface is in another network namespace now");
+                    tracing::info!(
+                        interface = name,
+                        "the interface is in another network namespace now"
+                    );
                     self.whereabouts = whereabouts;
                 }
                 if link != self.link {
                     tracing::debug!(?link, "the interface changed");
                     self.link = link;
-                    self.tell_meta(&ToMeta::Link { mtu: self.link.mtu, up: self.link.up });
+                    self.tell_meta(&ToMeta::Link {
+                        mtu: self.link.mtu,
+                        up: self.link.up,
+                    });
                 }
             }
             // Between two namespaces it is in none; the arrival is another event.

@@ -101,5 +101,9 @@ pub(crate) fn attach_group(member: BorrowedFd<'_>, program: &[Classic]) -> io::R
             size_of::<ClassicProgram>() as libc::socklen_t,
         )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

@@ -67,7 +67,11 @@ impl Expression for FibSourceType {
         unsafe {
             let e = expr.as_ptr();
             raw::nftnl_expr_set_u32(e, raw::NFTNL_EXPR_FIB_DREG as u16, libc::NFT_REG_1 as u32);
-            raw::nftnl_expr_set_u32(e, raw::NFTNL_EXPR_FIB_RESULT as u16, NFT_FIB_RESULT_ADDRTYPE);
+            raw::nftnl_expr_set_u32(
+                e,
+                raw::NFTNL_EXPR_FIB_RESULT as u16,
+                NFT_FIB_RESULT_ADDRTYPE,
+            );
             raw::nftnl_expr_set_u32(e, raw::NFTNL_EXPR_FIB_FLAGS as u16, NFTA_FIB_F_SADDR);
         }
         expr

@@ -67,7 +67,10 @@ pub(crate) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
 ///
 /// The numbers must be reserved ([`super::reserve`]): no source has one of them.
 pub(crate) fn hand_over(command: &mut Command, fds: &[(RawFd, BorrowedFd<'_>)]) {
-    let moves: Vec<(RawFd, RawFd)> = fds.iter().map(|(number, fd)| (*number, fd.as_raw_fd())).collect();
+    let moves: Vec<(RawFd, RawFd)> = fds
+        .iter()
+        .map(|(number, fd)| (*number, fd.as_raw_fd()))
+        .collect();
     let parent = nix::unistd::getpid();
     command.process_group(0);
     // SAFETY: between fork and exec the closure only makes system calls that are

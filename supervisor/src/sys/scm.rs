@@ -95,7 +95,11 @@ impl Packets {
 }
 
 /// Sends all these bytes with these descriptors on a stream; one that takes fewer is an error.
-pub(crate) fn send_stream(stream: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(crate) fn send_stream(
+    stream: BorrowedFd<'_>,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     if send(stream, bytes, fds)? < bytes.len() {
         return Err(io::ErrorKind::WouldBlock.into());
     }
@@ -107,7 +111,13 @@ fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Res
     let rights = [ControlMessage::ScmRights(&raw)];
     let control: &[ControlMessage<'_>] = if raw.is_empty() { &[] } else { &rights };
     loop {
-        match sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], control, MsgFlags::MSG_NOSIGNAL, None) {
+        match sendmsg::<()>(
+            socket.as_raw_fd(),
+            &[IoSlice::new(bytes)],
+            control,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        ) {
             Err(nix::errno::Errno::EINTR) => {}
             other => return Ok(other?),
         }
@@ -141,7 +151,9 @@ mod tests {
         nix::unistd::write(&first.fds[0], b"x").unwrap();
         drop(first);
         let mut text = String::new();
-        std::fs::File::from(reader).read_to_string(&mut text).unwrap();
+        std::fs::File::from(reader)
+            .read_to_string(&mut text)
+            .unwrap();
         assert_eq!(text, "x");
         drop(one);
         assert!(other.receive(64).unwrap().is_none());

@@ -5,7 +5,12 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Sets an option whose value is an `int`.
-pub(crate) fn set(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
+pub(crate) fn set(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    option: c_int,
+    value: c_int,
+) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of `value`.
     let result = unsafe {
         libc::setsockopt(
@@ -16,5 +21,9 @@ pub(crate) fn set(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: c_
             size_of::<c_int>() as libc::socklen_t,
         )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

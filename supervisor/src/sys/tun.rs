@@ -32,7 +32,12 @@ struct InterfaceRequest {
 pub(crate) fn open_queue(name: &str, exclusive: bool) -> io::Result<OwnedFd> {
     let path = CString::new("/dev/net/tun")?;
     // SAFETY: the path is a terminated string; the result is checked before it is owned.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK) };
+    let fd = unsafe {
+        libc::open(
+            path.as_ptr(),
+            libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK,
+        )
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -77,10 +82,18 @@ pub(crate) fn set_steering(queue: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io
 
 /// The interface's name of today; `EBADFD` when it was deleted.
 pub(crate) fn name(queue: BorrowedFd<'_>) -> io::Result<String> {
-    let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], flags: 0, rest: [0; 22] };
+    let mut request = InterfaceRequest {
+        name: [0; libc::IFNAMSIZ],
+        flags: 0,
+        rest: [0; 22],
+    };
     // SAFETY: TUNGETIFF writes one ifreq, which `request` has the size of.
     check(unsafe { libc::ioctl(queue.as_raw_fd(), TUNGETIFF, &raw mut request) })?;
-    let length = request.name.iter().position(|byte| *byte == 0).unwrap_or(request.name.len());
+    let length = request
+        .name
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(request.name.len());
     Ok(String::from_utf8_lossy(&request.name[..length]).into_owned())
 }
 
@@ -94,5 +107,9 @@ pub(crate) fn namespace(queue: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 fn check(result: c_int) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
