@@ -109,19 +109,23 @@ impl Producer {
     }
 
     fn has_room(&mut self, slots: u64) -> bool {
-        let total = self.shape.slots();
-        if self.tail.wrapping_sub(self.head).wrapping_add(slots) <= total {
+        if self.fits(self.head, slots) {
             return true;
         }
         // Acquire: the consumer has read what is overwritten now.
         let head = self.control.head.load(Ordering::Acquire);
-        let used = self.tail.wrapping_sub(head);
-        if used > total {
-            // An impossible index of either end: full until the consumer recovers, or is replaced and recovers.
-            return false;
+        let fits = self.fits(head, slots);
+        if fits {
+            self.head = head;
         }
-        self.head = head;
-        used + slots <= total
+        fits
+    }
+
+    /// An impossible index of either end leaves no room until the consumer recovers, or is replaced and recovers.
+    fn fits(&self, head: u64, slots: u64) -> bool {
+        let total = self.shape.slots();
+        let used = self.tail.wrapping_sub(head);
+        used <= total && slots <= total - used
     }
 
     /// Takes the consumer's line only when the mark may rise.

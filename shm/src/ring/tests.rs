@@ -171,6 +171,23 @@ fn an_impossible_consumer_index_fills_the_ring() {
     assert_eq!(memory.control.figures(SHAPE).used, 8);
 }
 
+/// A producer that takes a ring over meets whatever its consumer left there.
+#[test]
+fn an_impossible_index_found_at_the_start_fills_the_ring() {
+    for ahead in [1, 2, 8, u64::MAX / 2] {
+        let memory = Memory::at(SHAPE, 40);
+        memory.control.head.store(40 + ahead, Ordering::Relaxed);
+        let mut producer = memory.producer();
+        for length in [0, 20, 100] {
+            assert_eq!(
+                producer.push(1, &[&[7; 100][..length]]),
+                Err(Full),
+                "{ahead}"
+            );
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Push(Vec<Vec<u8>>),
