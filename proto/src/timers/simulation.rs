@@ -26,7 +26,9 @@ enum Event {
     Application,
     Arrives(Message),
     NeedHandshake,
-    RekeyDue { last_minute: bool },
+    RekeyDue {
+        last_minute: bool,
+    },
     Armed,
     Keepalive,
     Wake,
