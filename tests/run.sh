@@ -49,7 +49,7 @@ build() {
 
 end_to_end() {
     # Two at a time suit two cores; the flood measures rates and is alone anyhow.
-    cargo test -p ringway-tests -p ringway-supervisor $features --test "$1" -- --test-threads=2
+    cargo test --workspace $features --test "$1" -- --test-threads=2
 }
 
 [ $# -gt 0 ] || set -- unit $(ls tests/tests | sed -n 's/\.rs$//p' | grep -v '^flood$') flood fuzz
