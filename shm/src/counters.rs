@@ -53,6 +53,7 @@ drop_reasons! {
     Truncated "truncated" "udp" "A datagram was shorter than its message type needs: noise from the network, or a path that cuts packets.";
     Oversized "oversized" "udp" "A datagram was longer than its message type or the receive buffer allows: not WireGuard, or an MTU above 65,535.";
     BadType "bad_type" "udp" "The first byte is no WireGuard message type: another protocol sends to this port.";
+    NoPort "no_port" "udp" "A datagram came from UDP port 0, where no answer can go: noise, or forged.";
     UnknownIndex "unknown_index" "udp" "A receiver index named no live session: the peer still uses a session from before a restart and will make a new one.";
     ForeignIndex "foreign_index" "udp" "A segment inside a received super-packet belongs to another shard and could not be handed over.";
     Decrypt "decrypt" "crypto" "Authentication failed: the packet was altered on its way, or forged.";

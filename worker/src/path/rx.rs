@@ -203,6 +203,10 @@ impl Ingress {
     /// Sorts a datagram by its type.
     fn consider(&mut self, ctx: &mut Context, datagram: Datagram, run: &mut Option<Run>) {
         let bytes = &self.buffer[datagram.start..datagram.start + datagram.length];
+        if datagram.header.remote.port() == 0 {
+            // Nothing can be sent there: a peer that seemed to have moved would be lost.
+            return ctx.tally.drop(DropReason::NoPort);
+        }
         match MessageType::of(bytes) {
             Some(MessageType::Data) => self.data(ctx, datagram, run),
             Some(_) if !datagram.passed_on => {

@@ -166,6 +166,27 @@ fn congestion_outside_is_carried_inside_or_drops() {
     assert_eq!(right.drops(DropReason::EcnDrop), 1);
 }
 
+/// Nothing can be sent to port 0: a peer that seems to be there could not be answered.
+#[test]
+fn a_datagram_from_port_0_moves_nobody() {
+    let (mut right, _socket) = right();
+    let header = PacketHeader {
+        remote: "127.0.0.1:0".parse().unwrap(),
+        local: None,
+        ifindex: 0,
+        shard: 0,
+        group: 0,
+        ecn: 0,
+        inner: false,
+    };
+    let message = sealed(&right, 0, &ipv4(LEFT, RIGHT, 1, true, &payload(8)));
+    right.hand(0, &header, &message);
+    right.turns();
+    assert!(right.written(0).is_empty());
+    assert_eq!(right.events(0), []);
+    assert_eq!(right.drops(DropReason::NoPort), 1);
+}
+
 #[test]
 fn bad_inner_packets_from_the_tun_are_counted() {
     let (mut left, right) = two();
