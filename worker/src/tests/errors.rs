@@ -1,9 +1,12 @@
 //! What the kernel refuses costs no more than it must.
 
 use super::harness::{LEFT, RIGHT, ipv4, path, payload, two};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
 use ringway_shm::counters::DropReason;
 use ringway_shm::ids::{LaneSlot, PeerSlot};
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 
 const PEER: PeerSlot = PeerSlot(2);
 const LANE: LaneSlot = LaneSlot(5);
@@ -49,6 +52,24 @@ fn a_source_address_that_went_away_is_left_out() {
     right.turns();
     assert_eq!(right.written(0), packets);
     assert_eq!(left.all_drops(), 0);
+}
+
+/// The kernel keeps an error that its queue had no room for until the next call on the socket.
+#[test]
+fn an_error_that_is_in_no_queue_does_not_keep_the_worker_awake() {
+    let (mut left, _right) = two();
+    let nobody = {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.local_addr().unwrap()
+    };
+    let socket = &left.sockets[0];
+    setsockopt(socket, sockopt::Ipv4RecvErr, &false).unwrap();
+    socket.connect(nobody).unwrap();
+    socket.send(b"x").unwrap();
+    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+    assert_eq!(poll(&mut fds, PollTimeout::from(20_000_u16)).unwrap(), 1);
+    assert_eq!(fds[0].revents(), Some(PollFlags::POLLERR));
+    left.turns();
 }
 
 #[test]

@@ -90,7 +90,8 @@ impl Worker {
                             self.egress.read_errors(&mut self.parts.ctx, socket);
                         }
                     }
-                    if ready.readable {
+                    // An error that found no room in the queue is told by the next call only.
+                    if ready.readable || ready.failed {
                         self.receive(group, shard, turn);
                     }
                 }
