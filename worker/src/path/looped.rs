@@ -1,7 +1,8 @@
 //! Loop protection: an endpoint that is routed into its own tunnel.
 //!
 //! Such a datagram comes back out of our own TUN as an inner packet: UDP, from a port that we
-//! listen on, to a peer's endpoint, with a WireGuard message in it. Sealing it again would make it
+//! listen on and the address that we send from, to a peer's endpoint, with a WireGuard message in
+//! it. Sealing it again would make it
 //! grow and come back for ever.
 
 use super::Context;
@@ -13,7 +14,7 @@ use ringway_proto::wire::MessageType;
 use ringway_shm::ids::PeerSlot;
 use ringway_shm::messages::Event;
 use ringway_shm::state::PeerPath;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const UDP: u8 = 17;
@@ -22,8 +23,14 @@ const UDP_HEADER: usize = 8;
 /// legitimate and may carry many packets.
 const REMEMBERED: Duration = Duration::from_millis(500);
 
-/// A peer and which user of its slot.
-type Owner = (PeerSlot, u32);
+/// Whose endpoint an address is.
+#[derive(Clone, Copy)]
+struct Owner {
+    peer: PeerSlot,
+    incarnation: u32,
+    /// The address that we send to it from, if that is known.
+    local: Option<IpAddr>,
+}
 
 /// The last address looked for among all peers, whose it is and when that was found.
 #[derive(Default)]
@@ -49,12 +56,15 @@ impl Context {
         };
         let (slot, path) = peer;
         let owner = match path.endpoint {
-            Some(endpoint) if same(endpoint.remote, ours) => Some((slot, path.incarnation)),
+            Some(endpoint) if same(endpoint.remote, ours) => Some(owner(slot, path)),
             _ => self.search(ours),
         };
-        let Some((peer, incarnation)) = owner else {
+        // From elsewhere it is somebody else's, who must not be able to cut a peer off by it.
+        let Some(owner) = owner.filter(|owner| owner.local.is_none_or(|ip| ip == inner.source))
+        else {
             return false;
         };
+        let (peer, incarnation) = (owner.peer, owner.incarnation);
         self.reports.raise(
             Throttled::Looped,
             peer,
@@ -82,9 +92,17 @@ impl Context {
                 path.endpoint
                     .is_some_and(|endpoint| same(endpoint.remote, address))
             })
-            .map(|(peer, path)| (peer, path.incarnation));
+            .map(|(peer, path)| owner(peer, &path));
         self.looped.last = Some((address, owner, self.now));
         owner
+    }
+}
+
+fn owner(peer: PeerSlot, path: &PeerPath) -> Owner {
+    Owner {
+        peer,
+        incarnation: path.incarnation,
+        local: path.endpoint.and_then(|endpoint| endpoint.local),
     }
 }
 

@@ -178,4 +178,23 @@ fn our_own_datagram_out_of_the_tun_is_a_loop() {
     left.turns();
     assert_eq!(left.drops(DropReason::Loop), 3);
     assert_eq!(left.lanes.send_counter(LANE), 1);
+
+    // And so is one from our port, but not from the address that we send from.
+    udp[0] ^= 1;
+    let mut known = path(Some(endpoint), Some(LANE));
+    known.incarnation = 8;
+    if let Some(endpoint) = &mut known.endpoint {
+        endpoint.local = Some("10.0.0.77".parse().unwrap());
+    }
+    let mut keys = left.keys.reader().read(LANE).unwrap();
+    keys.incarnation = 8;
+    left.keys.publish(LANE, &keys);
+    left.state.set_path(PEER, &known);
+    left.to_tun(0, &ipv4(LEFT, to, 17, true, &udp));
+    left.turns();
+    assert_eq!(left.drops(DropReason::Loop), 3);
+    assert_eq!(left.events(0), []);
+    left.to_tun(0, &ipv4("10.0.0.77".parse().unwrap(), to, 17, true, &udp));
+    left.turns();
+    assert_eq!(left.drops(DropReason::Loop), 4);
 }
