@@ -11,6 +11,7 @@ use crate::inlets::{Inlet, Popped};
 use crate::reports::Throttled;
 use crate::sys::mmsg::{Received, Receiver};
 use crate::tun::{Queue, TunError, VNET_HEADER};
+use crate::udp::group::Groups;
 use ringway_proto::ecn::{self, Decapsulated};
 use ringway_proto::inner::{self, InnerError};
 use ringway_proto::wire::{Data, MessageType};
@@ -20,6 +21,7 @@ use ringway_shm::messages::{Event, PacketHeader};
 use ringway_shm::segment::SHARDS_MAX;
 use ringway_shm::state::{Endpoint, PeerPath};
 use ringway_shm::sync::Ordering;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
@@ -104,7 +106,7 @@ impl Ingress {
     ) -> Filled {
         self.datagrams.clear();
         let datagrams = &mut self.datagrams;
-        let place = usize::from(group) * usize::from(SHARDS_MAX) + shard.index();
+        let place = place(group, shard);
         if self.lost.len() <= place {
             self.lost.resize(place + 1, 0);
         }
@@ -148,9 +150,18 @@ impl Ingress {
         }
     }
 
-    /// Other sockets take the places of the former ones; they count from zero.
-    pub(crate) fn forget_sockets(&mut self) {
-        self.lost.clear();
+    /// Other sockets take the places of the former ones; those that are the same count on.
+    pub(crate) fn sockets_changed(&mut self, former: &Groups, new: &Groups) {
+        let told = std::mem::take(&mut self.lost);
+        let lost: HashMap<u64, u32> = former
+            .identities()
+            .filter_map(|(group, shard, id)| Some((id, *told.get(place(group, shard))?)))
+            .collect();
+        for (group, shard, id) in new.identities() {
+            let at = place(group, shard);
+            self.lost.resize(self.lost.len().max(at + 1), 0);
+            self.lost[at] = lost.get(&id).copied().unwrap_or(0);
+        }
     }
 
     /// Takes one batch from a ring of datagrams that others received.
@@ -332,6 +343,11 @@ impl Ingress {
         self.opened.clear();
         false
     }
+}
+
+/// Where what is known of a socket stands.
+fn place(group: u8, shard: ShardId) -> usize {
+    usize::from(group) * usize::from(SHARDS_MAX) + shard.index()
 }
 
 /// Whether an opened packet may pass, and its length without padding.

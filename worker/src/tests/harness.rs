@@ -144,6 +144,13 @@ impl Gateway {
                 socket
             })
             .collect();
+        self.sockets = sockets;
+        self.listen_again();
+    }
+
+    /// Gives the workers the sockets that they have as those of another generation.
+    pub(super) fn listen_again(&mut self) {
+        let sockets = &self.sockets;
         self.generation += 1;
         let message = ToWorker::Sockets {
             generation: self.generation,
@@ -159,7 +166,6 @@ impl Gateway {
         for control in &self.control {
             control::send(control.as_fd(), &message, &fds).unwrap();
         }
-        self.sockets = sockets;
         self.turns();
         for i in 0..self.workers.len() {
             assert_eq!(

@@ -4,9 +4,12 @@ use super::harness::{Gateway, LEFT, RIGHT, Raw, ipv4, payload, settings, two};
 use crate::control::{self, FromWorker, ToWorker};
 use crate::worker::End;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
 use ringway_proto::config::PollMode;
-use ringway_shm::ids::LaneSlot;
+use ringway_shm::counters::DropReason;
+use ringway_shm::ids::{LaneSlot, ShardId, WorkerSlot};
 use ringway_shm::messages::{Command, Event};
+use ringway_shm::sync::Ordering;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Waits until a descriptor is readable; a test that waits for longer has failed.
@@ -90,6 +93,49 @@ fn other_sockets_take_over_without_losing_what_waits_in_the_former() {
     left.turns();
     right.turns();
     assert_eq!(right.written(0), [packet]);
+}
+
+#[test]
+fn shards_belong_to_whom_the_supervisor_says() {
+    let Raw { fds, mut gateway } = Gateway::raw(2, 2);
+    for shard in 0..2 {
+        let owner = gateway.rings.shard_owner(ShardId(shard));
+        owner.store(u32::from(1 - shard), Ordering::Relaxed);
+    }
+    for (slot, fds) in fds.into_iter().enumerate() {
+        let worker = crate::run::assemble(fds, settings(slot as u8, 2)).unwrap();
+        gateway.workers.push(worker);
+    }
+    gateway.to_tun(1, &ipv4(LEFT, LEFT, 1, true, &payload(20)));
+    gateway.turns();
+    let counters = gateway.rings.counters(WorkerSlot(0));
+    assert_eq!(counters.tun_rx_packets.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn losses_of_a_socket_that_is_kept_count_once() {
+    let (mut left, mut right) = two();
+    setsockopt(&right.sockets[0], sockopt::RxqOvfl, &1).unwrap();
+    setsockopt(&right.sockets[0], sockopt::RcvBuf, &4_096).unwrap();
+    let packet = ipv4(LEFT, RIGHT, 1, true, &payload(1_000));
+    for _ in 0..40 {
+        left.to_tun(0, &packet);
+    }
+    left.turns();
+    right.turns();
+    // The count goes with the next datagram that has room.
+    left.to_tun(0, &packet);
+    left.turns();
+    right.turns();
+    let lost = right.drops(DropReason::ReceiveFull);
+    assert_eq!(right.written(0).len() as u64 + lost, 41);
+    assert!(lost > 0);
+    right.listen_again();
+    left.to_tun(0, &packet);
+    left.turns();
+    right.turns();
+    assert_eq!(right.written(0).len(), 1);
+    assert_eq!(right.drops(DropReason::ReceiveFull), lost);
 }
 
 #[test]

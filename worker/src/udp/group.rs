@@ -1,6 +1,7 @@
 //! Groups of `SO_REUSEPORT` sockets: one a local address, one socket a shard.
 
 use crate::control::GroupInfo;
+use nix::sys::stat::fstat;
 use ringway_shm::ids::ShardId;
 use ringway_shm::state::Endpoint;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,6 +38,17 @@ impl Groups {
     /// How many groups there are.
     pub(crate) fn len(&self) -> u8 {
         self.groups.len() as u8
+    }
+
+    /// All sockets, each with the number that tells it from others: a socket that is kept comes
+    /// with another descriptor.
+    pub(crate) fn identities(&self) -> impl Iterator<Item = (u8, ShardId, u64)> + '_ {
+        self.groups.iter().enumerate().flat_map(|(number, group)| {
+            group.sockets.iter().enumerate().filter_map(move |(i, fd)| {
+                let inode = fstat(fd).ok()?.st_ino;
+                Some((number as u8, ShardId(i as u8), inode))
+            })
+        })
     }
 
     /// A shard's socket in a group, and whether it is an IPv6 one.

@@ -101,8 +101,8 @@ impl Worker {
                 }
             }
         }
+        self.ingress.sockets_changed(&self.groups, &groups);
         self.groups = groups;
-        self.ingress.forget_sockets();
         self.stall = None;
         self.watch_tuns()?;
         for group in 0..self.groups.len() {
