@@ -47,7 +47,7 @@ pub struct WorkerFds {
 pub struct WorkerSettings {
     /// Which worker this is.
     pub slot: WorkerSlot,
-    /// How many workers there are; shard i belongs to worker i % workers.
+    /// How many workers there are. Which of them has a shard, the owner words say.
     pub workers: u8,
     /// How it waits.
     pub poll: PollMode,
@@ -117,7 +117,6 @@ pub(crate) fn assemble(fds: WorkerFds, settings: WorkerSettings) -> Result<Worke
         rings: Rings::attach(&rings).map_err(named("rings"))?,
         geometry,
         slot,
-        workers,
     };
     let mut bells = fds.doorbells.into_iter().map(Doorbell::from_fd).skip(1);
     let (Some(meta_bell), Some(_)) = (bells.next(), bells.next()) else {

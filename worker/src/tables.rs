@@ -6,6 +6,7 @@ use ringway_shm::lanes::Lanes;
 use ringway_shm::rings::Rings;
 use ringway_shm::segment::Geometry;
 use ringway_shm::state::{PeerPath, State};
+use ringway_shm::sync::Ordering;
 use std::net::IpAddr;
 
 /// Views of the segments, and the sizes that indices are checked against.
@@ -17,8 +18,6 @@ pub(crate) struct Tables {
     pub(crate) geometry: Geometry,
     /// Which worker this is.
     pub(crate) slot: WorkerSlot,
-    /// How many there are.
-    pub(crate) workers: u8,
 }
 
 impl Tables {
@@ -34,10 +33,11 @@ impl Tables {
         ShardId((lane.0 & (u32::from(self.geometry.shards) - 1)) as u8)
     }
 
-    /// The worker that owns a shard.
+    /// The worker that owns a shard, as the supervisor says.
     #[inline]
     pub(crate) fn owner(&self, shard: ShardId) -> WorkerSlot {
-        WorkerSlot(shard.0 % self.workers)
+        let word = self.rings.shard_owner(shard).load(Ordering::Relaxed);
+        WorkerSlot(u8::try_from(word).unwrap_or(u8::MAX))
     }
 
     /// Whether a shard is this worker's.
@@ -56,10 +56,15 @@ impl Tables {
         }
     }
 
-    /// Whose address that is, by the longest prefix of all allowed IPs.
+    /// Whose address that is, by the longest prefix of all allowed IPs. The turn's epoch keeps the
+    /// table from being written meanwhile.
     #[inline]
     pub(crate) fn route(&self, address: IpAddr) -> Option<PeerSlot> {
-        self.state.routes().lookup(address)
+        let routes = self.state.routes();
+        match address {
+            IpAddr::V4(address) => routes.lookup_v4(address.into()),
+            IpAddr::V6(address) => routes.lookup_v6(address.into()),
+        }
     }
 
     /// The first peer whose endpoint `matches`, looked for in all of them: for rare events only.

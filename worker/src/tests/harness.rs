@@ -7,7 +7,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair
 use ringway_proto::config::PollMode;
 use ringway_shm::counters::DropReason;
 use ringway_shm::doorbell::Doorbell;
-use ringway_shm::ids::{LaneSlot, PeerSlot, WorkerSlot};
+use ringway_shm::ids::{LaneSlot, PeerSlot, ShardId, WorkerSlot};
 use ringway_shm::keys::{KeysWriter, LaneKeys};
 use ringway_shm::lanes::Lanes;
 use ringway_shm::messages::{Command, Event, MESSAGE_MAX, PacketHeader};
@@ -83,6 +83,10 @@ impl Gateway {
         let views = Rings::attach(&attach(&rings)).unwrap();
         for slot in 0..workers {
             views.prepare_slot(WorkerSlot(slot), workers).unwrap();
+        }
+        for shard in 0..shards {
+            let owner = views.shard_owner(ShardId(shard));
+            owner.store(u32::from(shard % workers), Ordering::Relaxed);
         }
         let bells: Vec<OwnedFd> = (0..3 + workers)
             .map(|_| Doorbell::create().unwrap())
