@@ -209,6 +209,38 @@ fn a_narrow_path_answers_or_cuts() {
 }
 
 #[test]
+fn a_full_turn_of_packets_can_be_cut() {
+    let (mut left, right) = two();
+    let mut narrow = path(Some(right.address(0)), Some(LaneSlot(5)));
+    narrow.path_mtu = 1300;
+    left.state.set_path(PEER, &narrow);
+    let packet = ipv4(LEFT, RIGHT, 17, false, &payload(1380));
+    for _ in 0..256 {
+        left.to_tun(0, &packet);
+    }
+    left.turns();
+    assert_eq!(left.drops(DropReason::TooBig), 0);
+    assert_eq!(left.lanes.send_counter(LaneSlot(5)), 512);
+}
+
+/// Long packets fill the arena, and what meta ordered must find room in it all the same.
+#[test]
+fn orders_go_before_what_was_read() {
+    let (mut left, _right) = two();
+    let lane = LaneSlot(5);
+    let local_index = left.index(lane, 11);
+    for _ in 0..9 {
+        left.to_tun(0, &ipv4(LEFT, RIGHT, 1, true, &payload(65_000)));
+    }
+    for _ in 0..200 {
+        left.command(0, Command::Keepalive { lane, local_index });
+    }
+    left.turns();
+    let counters = left.rings.counters(WorkerSlot(0));
+    assert_eq!(counters.keepalives_sent.load(Ordering::Relaxed), 200);
+}
+
+#[test]
 fn packets_that_go_nowhere_use_nothing_up() {
     let (mut left, mut right) = two();
     let lost = ipv4(LEFT, "192.0.2.1".parse().unwrap(), 1, true, &payload(9_000));

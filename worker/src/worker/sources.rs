@@ -116,6 +116,11 @@ impl Worker {
         if !self.egress.is_idle() {
             return Ok(());
         }
+        let ordered = self.egress.has_orders();
+        if ordered {
+            let Parts { ctx, tuns, .. } = &mut self.parts;
+            self.egress.order(ctx, &self.groups, tuns);
+        }
         let count = self.readable.len();
         let share = (TUN_SHARE / count.max(1)).max(TUN_LEAST);
         self.rotation = self.rotation.wrapping_add(1);
@@ -134,7 +139,7 @@ impl Worker {
                 }
             }
         }
-        if count > 0 || self.egress.has_orders() {
+        if count > 0 || ordered {
             turn.worked = true;
             let Parts { ctx, tuns, .. } = &mut self.parts;
             self.egress.work(ctx, &self.groups, tuns);

@@ -23,8 +23,11 @@ use std::net::IpAddr;
 
 /// Packets a turn. Short, so that the other direction is never far.
 const PACKETS: usize = 256;
-/// Bytes a turn: many packets of usual length, or a few of the longest.
+/// Bytes read a turn: many packets of usual length, or a few of the longest.
 const ARENA: usize = 512 * 1024;
+/// Up to here orders may fill the arena. What is behind is for the fragments of packets that are cut,
+/// which are longer than these.
+const ORDERS: usize = 2 * ARENA;
 /// Where packets may start.
 const ALIGN: usize = 16;
 /// Room behind a packet: padding and tag.
@@ -93,7 +96,7 @@ pub(crate) struct Egress {
 
 impl Egress {
     pub(crate) fn new() -> Egress {
-        let room = ARENA + HEADER + GREATEST_PACKET + TAILROOM;
+        let room = 3 * ARENA + HEADER + GREATEST_PACKET + TAILROOM;
         Egress {
             arena: vec![0; room].into_boxed_slice(),
             used: 0,
@@ -147,7 +150,7 @@ impl Egress {
         budget: usize,
     ) -> Drained {
         for _ in 0..budget {
-            if self.packets.len() == PACKETS {
+            if self.packets.len() == PACKETS || self.used >= ARENA {
                 return Drained::Part;
             }
             let Some(start) = self.place(GREATEST_PACKET) else {
@@ -182,7 +185,6 @@ impl Egress {
 
     /// Looks up, plans and seals what was read and ordered.
     pub(crate) fn work(&mut self, ctx: &mut Context, groups: &Groups, tuns: &[Queue]) {
-        self.order(ctx, groups, tuns);
         for i in 0..self.packets.len() {
             self.consider(ctx, groups, tuns, self.packets[i]);
         }

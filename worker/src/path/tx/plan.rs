@@ -1,7 +1,7 @@
 //! What becomes of each packet: dropped, kept for a session, answered, cut, or put in the row to
 //! be sealed.
 
-use super::{ALIGN, Egress, Packet, Planned, TAILROOM, Way};
+use super::{ALIGN, Egress, ORDERS, Packet, Planned, TAILROOM, Way};
 use crate::path::narrow::{Fit, fit};
 use crate::path::{Context, HEADER};
 use crate::tun::{Queue, VNET_HEADER};
@@ -12,10 +12,15 @@ use ringway_shm::counters::DropReason;
 use ringway_shm::ids::{LaneSlot, PeerSlot};
 
 impl Egress {
-    /// Does what meta ordered: keepalives, and packets that waited for a session.
-    pub(super) fn order(&mut self, ctx: &mut Context, groups: &Groups, tuns: &[Queue]) {
+    /// Does what meta ordered: keepalives, and packets that waited for a session. Before anything is
+    /// read, which may fill the arena.
+    pub(crate) fn order(&mut self, ctx: &mut Context, groups: &Groups, tuns: &[Queue]) {
         while let Some((lane, local_index)) = self.keepalives.pop() {
-            self.plan_keepalive(ctx, groups, lane, local_index);
+            let Some(start) = self.place(0) else {
+                self.keepalives.push((lane, local_index));
+                break;
+            };
+            self.plan_keepalive(ctx, groups, start, (lane, local_index));
         }
         for peer in std::mem::take(&mut self.ready) {
             if let Some(way) = self.way(ctx, groups, peer) {
@@ -30,15 +35,12 @@ impl Egress {
         &mut self,
         ctx: &mut Context,
         groups: &Groups,
-        lane: LaneSlot,
-        local_index: u32,
+        start: usize,
+        (lane, local_index): (LaneSlot, u32),
     ) {
         let peer = match ctx.cache.get(&ctx.tables, lane) {
             Some(session) if session.local_index == local_index => session.peer,
             _ => return,
-        };
-        let Some(start) = self.place(0) else {
-            return;
         };
         let Some(way) = self.way(ctx, groups, peer) else {
             return;
@@ -147,7 +149,7 @@ impl Egress {
         }
         while let Some(staged) = self.staging.front(peer, incarnation) {
             let length = staged.bytes.len();
-            let Some(start) = self.place(length) else {
+            let Some(start) = self.place(length).filter(|_| self.used < ORDERS) else {
                 if !self.ready.contains(&peer) {
                     self.ready.push(peer);
                 }
