@@ -17,6 +17,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub(crate) struct QueuedError {
     /// The errno.
     pub(crate) errno: i32,
+    /// It came from the network (ICMP), for some datagram sent before, and the next call on the
+    /// socket is answered with it. Else it is the kernel's own, for the call that just failed.
+    pub(crate) icmp: bool,
     /// For EMSGSIZE the path's MTU, in bytes of the outer packet.
     pub(crate) info: u32,
     /// Where the datagram was bound for.
@@ -57,6 +60,7 @@ pub(crate) fn take(fd: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
     }
     let mut found = QueuedError {
         errno: 0,
+        icmp: false,
         info: 0,
         destination: name.get(header.msg_namelen),
     };
@@ -69,6 +73,7 @@ pub(crate) fn take(fd: BorrowedFd<'_>) -> io::Result<Option<QueuedError>> {
         // struct sock_extended_err { u32 errno; u8 origin, type, code, pad; u32 info, data; }
         if wanted && data.len() >= 16 {
             found.errno = i32::from_ne_bytes([data[0], data[1], data[2], data[3]]);
+            found.icmp = matches!(data[4], libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6);
             found.info = u32::from_ne_bytes([data[8], data[9], data[10], data[11]]);
         }
     });

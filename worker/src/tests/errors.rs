@@ -72,6 +72,39 @@ fn an_error_that_is_in_no_queue_does_not_keep_the_worker_awake() {
     left.turns();
 }
 
+/// What one peer's datagrams meet changes nothing for another that shares the source address.
+#[test]
+fn a_refusal_of_one_peer_is_not_held_against_another() {
+    let (mut left, right) = two();
+    let other = PeerSlot(3);
+    let lane = LaneSlot(7);
+    let mut keys = left.keys.reader().read(LANE).unwrap();
+    keys.peer = other;
+    left.keys.publish(lane, &keys);
+    let from = "127.0.0.2".parse().unwrap();
+    let with_source = |remote, lane| {
+        let mut path = path(Some(remote), Some(lane));
+        if let Some(endpoint) = &mut path.endpoint {
+            endpoint.local = Some(from);
+        }
+        path
+    };
+    // From a loopback address nothing can be sent to another machine.
+    let nowhere = "192.0.2.1:9".parse().unwrap();
+    let routes = [("10.0.0.2", 32, PEER), ("10.0.0.3", 32, other)];
+    left.peer(PEER, &with_source(right.address(0), LANE), &routes);
+    left.peer(other, &with_source(nowhere, lane), &routes);
+    let packet = |to| ipv4(LEFT, to, 1, true, &payload(20));
+    let mut buffer = [0; 2_000];
+    for _ in 0..2 {
+        left.to_tun(0, &packet("10.0.0.3".parse().unwrap()));
+        left.to_tun(0, &packet(RIGHT));
+        left.turns();
+        let (_, source) = right.sockets[0].recv_from(&mut buffer).unwrap();
+        assert_eq!(source.ip(), from);
+    }
+}
+
 #[test]
 fn no_socket_of_the_family_is_counted() {
     let (mut left, _right) = two();

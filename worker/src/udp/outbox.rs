@@ -3,8 +3,11 @@
 //! The bytes lie sealed in the sender's arena and are sent again as they are when the kernel had
 //! no room: nothing is sealed twice. An error never costs more than the datagram that met it.
 
+#[cfg(test)]
+mod tests;
+
 use super::group::Groups;
-use crate::sys::errqueue;
+use crate::sys::errqueue::{self, QueuedError};
 use crate::sys::mmsg::{Outgoing, Sender};
 use crate::sys::sockopt;
 use crate::tally::Tally;
@@ -20,10 +23,14 @@ use std::time::Duration;
 const FULL_FOR: Duration = Duration::from_millis(100);
 /// How often the kernel may be out of buffers (ENOBUFS) for one datagram, one turn each.
 const NO_BUFFERS: u8 = 4;
-/// Errors taken off a queue at a time.
-const ERRORS: usize = 64;
+/// Errors taken off a queue for one datagram.
+const ERRORS: usize = 4_096;
+/// Narrow paths remembered until they are taken.
+const NARROW: usize = 64;
 /// How long a source address that was refused is left out.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
+/// Peers whose source address is left out at a time.
+const REFUSED: usize = 16;
 
 /// Which way a datagram goes and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +63,26 @@ pub(crate) enum Flushed {
     NoBuffers,
 }
 
+/// A source address that one peer's datagrams can't be sent from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Source {
+    peer: PeerSlot,
+    incarnation: u32,
+    local: IpAddr,
+    ifindex: u32,
+}
+
+impl Source {
+    fn of(datagram: &Outgoing, via: &Via) -> Option<Source> {
+        Some(Source {
+            peer: via.peer,
+            incarnation: via.incarnation,
+            local: datagram.local?,
+            ifindex: datagram.ifindex,
+        })
+    }
+}
+
 /// What waits to be sent.
 pub(crate) struct Outbox {
     sender: Sender,
@@ -64,9 +91,16 @@ pub(crate) struct Outbox {
     next: usize,
     /// Since when the datagram at `next` has met a full socket.
     full_since: Option<Instant>,
-    /// How often it has met an error.
+    /// How often it has met an error of its own.
     attempts: u8,
-    refused: Option<(IpAddr, u32, Instant)>,
+    /// How many errors of others were taken off the queue for it.
+    others: usize,
+    /// The source address that it was given and is tried without.
+    without: Option<Source>,
+    /// The last call failed: datagrams go one by one until one is sent.
+    singly: bool,
+    /// Source addresses that are left out, and until when.
+    refused: Vec<(Source, Instant)>,
     narrow: Vec<Narrow>,
 }
 
@@ -79,8 +113,11 @@ impl Outbox {
             next: 0,
             full_since: None,
             attempts: 0,
-            refused: None,
-            narrow: Vec::with_capacity(ERRORS),
+            others: 0,
+            without: None,
+            singly: false,
+            refused: Vec::with_capacity(REFUSED),
+            narrow: Vec::with_capacity(NARROW),
         }
     }
 
@@ -91,8 +128,10 @@ impl Outbox {
 
     /// Puts a datagram behind the others.
     pub(crate) fn push(&mut self, mut datagram: Outgoing, via: Via, now: Instant) {
-        if let (Some((address, ifindex, until)), Some(local)) = (self.refused, datagram.local) {
-            if now < until && local == address && datagram.ifindex == ifindex {
+        if !self.refused.is_empty() {
+            let source = Source::of(&datagram, &via);
+            let refused = |(of, until): &(Source, Instant)| Some(*of) == source && now < *until;
+            if self.refused.iter().any(refused) {
                 datagram.local = None;
             }
         }
@@ -119,20 +158,24 @@ impl Outbox {
                 // A refusal only means that the datagram is told to be too long, below.
                 let _ = sockopt::allow_fragments(socket, v6, true);
             }
+            let last = if self.singly { self.next + 1 } else { end };
             let result = self
                 .sender
-                .send(socket, v6, arena, &self.datagrams[self.next..end]);
+                .send(socket, v6, arena, &self.datagrams[self.next..last]);
             if via.fragment {
                 let _ = sockopt::allow_fragments(socket, v6, false);
             }
             tally.send_calls += 1;
             match result {
                 Ok(count) => {
-                    self.next += count.max(1);
-                    self.full_since = None;
-                    self.attempts = 0;
+                    if let Some(source) = self.without.take() {
+                        self.leave_out(source, now);
+                    }
+                    self.singly = false;
+                    self.go_to(self.next + count.max(1));
                 }
                 Err(error) => {
+                    self.singly = true;
                     let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
                     if let Some(stop) = self.failed(errno, socket, end, now, tally) {
                         return stop;
@@ -158,7 +201,9 @@ impl Outbox {
 
     /// Empties a socket's error queue, as EPOLLERR asks for.
     pub(crate) fn read_errors(&mut self, socket: BorrowedFd<'_>) {
-        self.drain_errors(socket, None);
+        self.others = 0;
+        self.drain_errors(socket, None, None);
+        self.others = 0;
     }
 
     /// What goes through the same socket in the same manner can go with one call.
@@ -181,6 +226,10 @@ impl Outbox {
         tally: &mut Tally,
     ) -> Option<Flushed> {
         let via = self.via[self.next];
+        if self.drain_errors(socket, Some(via), Some(errno)) {
+            // An earlier datagram's, told now: this one has not been tried.
+            return None;
+        }
         match errno {
             Errno::EINTR => {}
             Errno::EAGAIN => {
@@ -201,87 +250,121 @@ impl Outbox {
                 self.skip_to(self.next + 1, DropReason::SocketFull, tally);
             }
             Errno::EMSGSIZE => {
-                self.drain_errors(socket, Some(via));
                 self.skip_to(self.next + 1, DropReason::TooBig, tally);
             }
             // A firewall's answer; asking again would not change it.
             Errno::EPERM | Errno::EACCES => {
                 self.skip_to(self.next + 1, DropReason::SocketSend, tally);
             }
-            _ => self.retry(errno, socket, now, tally),
+            _ => self.retry(errno, tally),
         }
         None
     }
 
-    /// An error may belong to an earlier datagram (ICMP, reported on the next call), or to a
-    /// source address that went away, or to this datagram: tried in that order.
-    fn retry(&mut self, errno: Errno, socket: BorrowedFd<'_>, now: Instant, tally: &mut Tally) {
+    /// An error may come of a source address that went away, or of the datagram: tried in that
+    /// order. What one peer's datagrams meet says nothing of those of another.
+    fn retry(&mut self, errno: Errno, tally: &mut Tally) {
         self.attempts += 1;
-        let datagram = self.datagrams[self.next];
+        let datagram = &mut self.datagrams[self.next];
         let about_source = matches!(
             errno,
             Errno::EINVAL | Errno::EADDRNOTAVAIL | Errno::ENODEV | Errno::ENXIO
         );
-        if let (true, Some(local)) = (about_source || self.attempts == 2, datagram.local) {
-            self.refused = Some((local, datagram.ifindex, now + REFUSED_FOR));
-            for later in &mut self.datagrams[self.next..] {
-                if later.local == Some(local) && later.ifindex == datagram.ifindex {
-                    later.local = None;
-                }
+        if about_source || self.attempts == 2 {
+            if let Some(source) = Source::of(datagram, &self.via[self.next]) {
+                datagram.local = None;
+                self.without = Some(source);
+                return;
             }
-            return;
         }
         if self.attempts >= 2 {
             self.skip_to(self.next + 1, DropReason::SocketSend, tally);
-            return;
         }
-        self.drain_errors(socket, None);
+    }
+
+    /// A datagram went without its source address: its peer's others go without it too.
+    fn leave_out(&mut self, source: Source, now: Instant) {
+        let rest = self.datagrams[self.next..].iter_mut();
+        for (datagram, via) in rest.zip(&self.via[self.next..]) {
+            if Source::of(datagram, via) == Some(source) {
+                datagram.local = None;
+            }
+        }
+        self.refused
+            .retain(|(other, until)| now < *until && *other != source);
+        if self.refused.len() == REFUSED {
+            self.refused.remove(0);
+        }
+        self.refused.push((source, now + REFUSED_FOR));
     }
 
     /// Takes the errors off a socket's queue and keeps the MTUs among them. `about`: who the
-    /// datagram was for that the kernel just refused.
-    fn drain_errors(&mut self, socket: BorrowedFd<'_>, about: Option<Via>) {
-        for _ in 0..ERRORS {
+    /// datagram was for that the kernel just answered with `errno`. True: that was an earlier
+    /// datagram's error, told by this call.
+    fn drain_errors(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        about: Option<Via>,
+        errno: Option<Errno>,
+    ) -> bool {
+        if matches!(errno, Some(Errno::EAGAIN | Errno::EINTR)) {
+            return false;
+        }
+        let mut earlier = false;
+        while self.others < ERRORS {
             let Ok(Some(error)) = errqueue::take(socket) else {
-                return;
+                break;
             };
-            if error.errno != Errno::EMSGSIZE as i32 || error.info == 0 {
-                continue;
+            self.others += 1;
+            earlier |= error.icmp && errno == Some(Errno::from_raw(error.errno));
+            if error.errno == Errno::EMSGSIZE as i32 && error.info != 0 {
+                self.note_narrow(&error, about);
             }
-            let mtu = error.info.min(u32::from(u16::MAX)) as u16;
-            let remote = self
-                .datagrams
-                .get(self.next)
-                .map(|datagram| datagram.remote);
-            let own = match (about, remote, error.destination) {
-                // The kernel's own refusals name no port.
-                (Some(via), Some(remote), Some(named)) if remote.ip() == named.ip() => Some(via),
-                (Some(via), _, None) => Some(via),
-                _ => None,
-            };
-            let narrow = match (own, error.destination) {
-                (Some(via), _) => Narrow::Peer(via.peer, via.incarnation, mtu),
-                (None, Some(address)) => Narrow::Address(address, mtu),
-                (None, None) => continue,
-            };
-            if self.narrow.len() < ERRORS && !self.narrow.contains(&narrow) {
-                self.narrow.push(narrow);
+        }
+        earlier
+    }
+
+    fn note_narrow(&mut self, error: &QueuedError, about: Option<Via>) {
+        let mtu = error.info.min(u32::from(u16::MAX)) as u16;
+        let remote = self
+            .datagrams
+            .get(self.next)
+            .map(|datagram| datagram.remote);
+        let own = about.filter(|_| match (remote, error.destination) {
+            // The kernel's own refusals name no port.
+            (Some(remote), Some(named)) => {
+                remote.ip() == named.ip() && (!error.icmp || remote.port() == named.port())
             }
+            (_, None) => true,
+            (None, Some(_)) => false,
+        });
+        let narrow = match (own, error.destination) {
+            (Some(via), _) => Narrow::Peer(via.peer, via.incarnation, mtu),
+            (None, Some(address)) => Narrow::Address(address, mtu),
+            (None, None) => return,
+        };
+        if self.narrow.len() < NARROW && !self.narrow.contains(&narrow) {
+            self.narrow.push(narrow);
         }
     }
 
     fn skip_to(&mut self, end: usize, reason: DropReason, tally: &mut Tally) {
         tally.drops(reason, (end - self.next) as u64);
-        self.next = end;
-        self.full_since = None;
-        self.attempts = 0;
+        self.go_to(end);
     }
 
     fn clear(&mut self) {
         self.datagrams.clear();
         self.via.clear();
-        self.next = 0;
+        self.singly = false;
+        self.go_to(0);
+    }
+
+    fn go_to(&mut self, next: usize) {
+        self.next = next;
         self.full_since = None;
         self.attempts = 0;
+        self.others = 0;
+        self.without = None;
     }
 }
