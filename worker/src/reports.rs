@@ -41,6 +41,13 @@ impl Throttled {
     }
 }
 
+/// When the user of a peer slot last raised each kind; 0: never.
+#[derive(Clone, Copy, Default)]
+struct Raised {
+    incarnation: u32,
+    at: [u64; KINDS],
+}
+
 /// The writing ends of a worker's rings.
 pub(crate) struct Reports {
     events: Producer,
@@ -52,7 +59,7 @@ pub(crate) struct Reports {
     meta_bell: Doorbell,
     worker_bells: Vec<Doorbell>,
     /// When each peer last raised each kind.
-    raised: Vec<[u64; KINDS]>,
+    raised: Vec<Raised>,
     /// Answers that found the ring full.
     unsent: Vec<Event>,
 }
@@ -84,34 +91,48 @@ impl Reports {
             to_meta_staged: false,
             meta_bell,
             worker_bells,
-            raised: vec![[0; KINDS]; peers as usize],
+            raised: vec![Raised::default(); peers as usize],
             unsent: Vec::new(),
         })
     }
 
-    /// Raises an event about a peer, unless one of that kind was just raised. True: it went.
+    /// Raises an event about a peer, unless one of that kind was just raised. `peer`: the slot and
+    /// which user of it. True: it went.
     pub(crate) fn raise(
         &mut self,
         kind: Throttled,
-        peer: PeerSlot,
+        (peer, incarnation): (PeerSlot, u32),
         event: Event,
         now: Instant,
         tally: &mut Tally,
     ) -> bool {
-        let Some(times) = self.raised.get_mut(peer.index()) else {
+        let Some(raised) = self.raised.get_mut(peer.index()) else {
             return false;
         };
-        let last = times[kind as usize];
+        if raised.incarnation != incarnation {
+            *raised = Raised {
+                incarnation,
+                ..Raised::default()
+            };
+        }
+        let last = raised.at[kind as usize];
         if last != 0 && now.since(Instant(last)) < kind.interval() {
             return false;
         }
         if !self.push(event, tally) {
             return false;
         }
-        if let Some(times) = self.raised.get_mut(peer.index()) {
-            times[kind as usize] = now.0;
+        if let Some(raised) = self.raised.get_mut(peer.index()) {
+            raised.at[kind as usize] = now.0;
         }
         true
+    }
+
+    /// Meta has done what an event asked for: the next one of the kind is another matter.
+    pub(crate) fn answered(&mut self, kind: Throttled, peer: PeerSlot) {
+        if let Some(raised) = self.raised.get_mut(peer.index()) {
+            raised.at[kind as usize] = 0;
+        }
     }
 
     /// Raises an event that the caller throttles. True: it went.

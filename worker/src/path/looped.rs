@@ -67,7 +67,7 @@ impl Context {
         let (peer, incarnation) = (owner.peer, owner.incarnation);
         self.reports.raise(
             Throttled::Looped,
-            peer,
+            (peer, incarnation),
             Event::Looped { peer, incarnation },
             self.now,
             &mut self.tally,

@@ -76,15 +76,15 @@ impl Context {
         self.cache.sweep(&self.tables);
     }
 
-    /// Tells meta that packets wait for a session.
-    fn need_handshake(&mut self, peer: PeerSlot, incarnation: u32) {
+    /// Tells meta that packets wait for a session. True: it is told.
+    fn need_handshake(&mut self, peer: PeerSlot, incarnation: u32) -> bool {
         self.reports.raise(
             Throttled::NeedHandshake,
-            peer,
+            (peer, incarnation),
             Event::NeedHandshake { peer, incarnation },
             self.now,
             &mut self.tally,
-        );
+        )
     }
 }
 

@@ -97,7 +97,7 @@ impl Context {
     fn raise_mtu(&mut self, peer: PeerSlot, incarnation: u32, mtu: u16) {
         self.reports.raise(
             Throttled::PathMtu,
-            peer,
+            (peer, incarnation),
             Event::PathMtu {
                 peer,
                 incarnation,

@@ -421,12 +421,12 @@ impl Context {
                 counter: run.newest,
                 endpoint: run.from,
             };
-            let now = self.now;
+            let (user, now) = ((peer, path.incarnation), self.now);
             self.reports
-                .raise(Throttled::Roamed, peer, event, now, &mut self.tally);
+                .raise(Throttled::Roamed, user, event, now, &mut self.tally);
         }
         if run.last_minute {
-            self.rekey_due(peer, lane, local_index, true);
+            self.rekey_due((peer, path.incarnation), lane, local_index, true);
         }
     }
 

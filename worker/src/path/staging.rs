@@ -21,6 +21,8 @@ pub(super) struct Staged {
 
 struct Waiting {
     incarnation: u32,
+    /// Meta knows that packets wait.
+    told: bool,
     packets: VecDeque<Staged>,
 }
 
@@ -44,6 +46,22 @@ impl Staging {
         !self.is_empty() && self.peers.contains_key(&peer)
     }
 
+    /// Meta was told that packets wait for this peer.
+    pub(super) fn told(&mut self, peer: PeerSlot) {
+        if let Some(waiting) = self.peers.get_mut(&peer) {
+            waiting.told = true;
+        }
+    }
+
+    /// The peers, with their incarnations, of which meta was not told that packets wait for them.
+    pub(super) fn untold(&self) -> Vec<(PeerSlot, u32)> {
+        self.peers
+            .iter()
+            .filter(|(_, waiting)| !waiting.told)
+            .map(|(peer, waiting)| (*peer, waiting.incarnation))
+            .collect()
+    }
+
     /// Keeps a copy of a packet; returns how many packets were dropped for it, itself included.
     pub(super) fn push(
         &mut self,
@@ -63,6 +81,7 @@ impl Staging {
         }
         let waiting = self.peers.entry(peer).or_insert_with(|| Waiting {
             incarnation,
+            told: false,
             packets: VecDeque::new(),
         });
         let mut buffer = Vec::new();

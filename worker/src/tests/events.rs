@@ -53,6 +53,68 @@ fn the_responder_reports_confirmation_once_and_the_new_address() {
     assert_eq!(left.written(0).len(), 1);
 }
 
+/// What is throttled is throttled for one user of a slot, and until meta has answered.
+#[test]
+fn another_need_for_a_handshake_is_told_at_once() {
+    let (mut left, right) = two();
+    let there = Some(right.address(0));
+    let need = |incarnation| Event::NeedHandshake {
+        peer: PEER,
+        incarnation,
+    };
+    let packet = ipv4(LEFT, RIGHT, 1, true, &payload(20));
+    left.state.set_path(PEER, &path(there, None));
+    for _ in 0..3 {
+        left.to_tun(0, &packet);
+        left.turns();
+    }
+    assert_eq!(left.events(0), [need(7)]);
+    left.command(0, Command::DropStaged { peer: PEER });
+    left.turns();
+    left.to_tun(0, &packet);
+    left.turns();
+    assert_eq!(left.events(0), [need(7)]);
+    // A session came and was gone before anything could use it.
+    left.command(0, Command::SessionReady { peer: PEER });
+    left.turns();
+    assert_eq!(left.events(0), [need(7)]);
+    let mut next = path(there, None);
+    next.incarnation = 8;
+    left.state.set_path(PEER, &next);
+    left.to_tun(0, &packet);
+    left.turns();
+    assert_eq!(left.events(0), [need(8)]);
+}
+
+#[test]
+fn a_packet_that_waits_untold_is_told_of_later() {
+    let (mut left, right) = two();
+    let need = Event::NeedHandshake {
+        peer: PEER,
+        incarnation: 7,
+    };
+    let packet = ipv4(LEFT, RIGHT, 1, true, &payload(20));
+    left.state.set_path(PEER, &path(None, None));
+    left.to_tun(0, &packet);
+    left.turns();
+    assert_eq!(left.events(0), [need]);
+    // The first packet that waits comes too soon after that event.
+    left.state
+        .set_path(PEER, &path(Some(right.address(0)), None));
+    left.to_tun(0, &packet);
+    left.turns();
+    for told in [&[need][..], &[]] {
+        left.workers[0].remind();
+        left.turns();
+        assert_eq!(left.events(0), told);
+    }
+    left.command(0, Command::DropStaged { peer: PEER });
+    left.turns();
+    left.workers[0].remind();
+    left.turns();
+    assert_eq!(left.events(0), []);
+}
+
 #[test]
 fn activity_words_and_the_arming_event() {
     let (mut left, mut right) = two();

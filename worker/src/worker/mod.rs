@@ -258,11 +258,17 @@ impl Worker {
         }
         self.chores_at = now + CHORES;
         self.parts.ctx.sweep();
+        self.remind();
         if !self.failing.is_empty() {
             self.failing.clear();
             self.watch_tuns()?;
         }
         Ok(())
+    }
+
+    /// Tells meta again what it may have missed.
+    pub(crate) fn remind(&mut self) {
+        self.egress.remind(&mut self.parts.ctx);
     }
 
     /// Shows what was counted and wakes who was written to: once a turn.

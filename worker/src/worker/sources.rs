@@ -35,7 +35,9 @@ impl Worker {
                 continue;
             };
             match command {
-                Command::SessionReady { peer } => self.egress.session_ready(peer),
+                Command::SessionReady { peer } => {
+                    self.egress.session_ready(&mut self.parts.ctx, peer)
+                }
                 Command::DropStaged { peer } => self.egress.drop_staged(&mut self.parts.ctx, peer),
                 Command::Keepalive { lane, local_index } => {
                     self.egress.keepalive(lane, local_index);

@@ -12,12 +12,14 @@ mod seal;
 use super::staging::Staging;
 use super::{Context, HEADER};
 use crate::aead::TAG;
+use crate::reports::Throttled;
 use crate::tun::{GREATEST_PACKET, Queue, Read, TunError, VNET_HEADER};
 use crate::udp::group::Groups;
 use crate::udp::outbox::{Flushed, Outbox};
 use ringway_proto::too_big;
 use ringway_shm::counters::DropReason;
 use ringway_shm::ids::{LaneSlot, PeerSlot, ShardId};
+use ringway_shm::messages::Event;
 use ringway_shm::state::PeerPath;
 use std::net::IpAddr;
 
@@ -122,7 +124,8 @@ impl Egress {
     }
 
     /// A session was made: what waits for this peer may go.
-    pub(crate) fn session_ready(&mut self, peer: PeerSlot) {
+    pub(crate) fn session_ready(&mut self, ctx: &mut Context, peer: PeerSlot) {
+        ctx.reports.answered(Throttled::NeedHandshake, peer);
         if self.staging.waits(peer) && !self.ready.contains(&peer) {
             self.ready.push(peer);
         }
@@ -130,8 +133,21 @@ impl Egress {
 
     /// There will be no session: what waits for this peer is dropped.
     pub(crate) fn drop_staged(&mut self, ctx: &mut Context, peer: PeerSlot) {
+        ctx.reports.answered(Throttled::NeedHandshake, peer);
         ctx.tally
             .drops(DropReason::StagedPurged, self.staging.purge(peer));
+    }
+
+    /// Tells meta of packets that wait and that it may not have been told of: their event came too
+    /// soon after another, or found the ring full. Not more often than the events are throttled.
+    pub(crate) fn remind(&mut self, ctx: &mut Context) {
+        for (peer, incarnation) in self.staging.untold() {
+            let event = Event::NeedHandshake { peer, incarnation };
+            if !ctx.reports.push(event, &mut ctx.tally) {
+                return;
+            }
+            self.staging.told(peer);
+        }
     }
 
     /// Seals an empty message in this turn or, if a socket is full, in a later one.

@@ -133,8 +133,8 @@ impl Egress {
         if dropped > 0 {
             ctx.tally.drops(DropReason::StagedFull, dropped);
         }
-        if way.lane.is_none() {
-            ctx.need_handshake(way.peer, way.path.incarnation);
+        if way.lane.is_none() && ctx.need_handshake(way.peer, way.path.incarnation) {
+            self.staging.told(way.peer);
         }
     }
 
@@ -142,8 +142,8 @@ impl Egress {
     fn unstage(&mut self, ctx: &mut Context, tuns: &[Queue], number: usize) {
         let (peer, incarnation) = (self.ways[number].peer, self.ways[number].path.incarnation);
         if self.ways[number].lane.is_none() {
-            if self.staging.waits(peer) {
-                ctx.need_handshake(peer, incarnation);
+            if self.staging.waits(peer) && ctx.need_handshake(peer, incarnation) {
+                self.staging.told(peer);
             }
             return;
         }

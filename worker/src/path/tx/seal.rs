@@ -100,7 +100,7 @@ impl Egress {
         let (peer, path) = (way.peer, way.path);
         ctx.sent(peer, &path, packets > empty, born);
         if due {
-            ctx.rekey_due(peer, lane, local_index, false);
+            ctx.rekey_due((peer, path.incarnation), lane, local_index, false);
         }
     }
 }
@@ -121,7 +121,7 @@ impl Context {
     /// Tells meta that a session should be renewed.
     pub(in crate::path) fn rekey_due(
         &mut self,
-        peer: PeerSlot,
+        peer: (PeerSlot, u32),
         lane: LaneSlot,
         local_index: u32,
         last_minute: bool,
