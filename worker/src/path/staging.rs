@@ -1,8 +1,8 @@
 //! Packets that wait for a session.
 //!
 //! Bounded a peer as in the kernel, where the oldest goes first, and bounded over all peers in
-//! packets and bytes. Memory is taken when the first packet waits and given back when none does;
-//! a queue that is full uses its own buffers again.
+//! packets and bytes. Buffers are used again, whoever's packets they held: traffic to a peer that
+//! is dead takes no memory a packet.
 
 use ringway_shm::ids::PeerSlot;
 use std::collections::{HashMap, VecDeque};
@@ -12,6 +12,10 @@ const EACH: usize = 128;
 /// All peers together.
 const PACKETS: usize = 8_192;
 const BYTES: usize = 16 << 20;
+/// Buffers kept while nothing waits in them, and how long one of those may be: what a usual packet
+/// takes, so that all of them together are small.
+const SPARE: usize = 2 * EACH;
+const SPARE_BYTES: usize = 2_048;
 
 /// A packet that waits.
 pub(super) struct Staged {
@@ -32,6 +36,7 @@ pub(super) struct Staging {
     peers: HashMap<PeerSlot, Waiting>,
     packets: usize,
     bytes: usize,
+    spare: Vec<Vec<u8>>,
 }
 
 impl Staging {
@@ -84,13 +89,13 @@ impl Staging {
             told: false,
             packets: VecDeque::new(),
         });
-        let mut buffer = Vec::new();
+        let mut buffer = None;
         if waiting.packets.len() >= EACH {
             if let Some(oldest) = waiting.packets.pop_front() {
                 dropped += 1;
                 self.packets -= 1;
                 self.bytes -= oldest.bytes.len();
-                buffer = oldest.bytes;
+                buffer = Some(oldest.bytes);
             }
         }
         if self.packets >= PACKETS || self.bytes + bytes.len() > BYTES {
@@ -99,6 +104,7 @@ impl Staging {
             }
             return dropped + 1;
         }
+        let mut buffer = buffer.or_else(|| self.spare.pop()).unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(bytes);
         self.packets += 1;
@@ -127,6 +133,7 @@ impl Staging {
         if let Some(packet) = waiting.packets.pop_front() {
             self.packets -= 1;
             self.bytes -= packet.bytes.len();
+            put_by(&mut self.spare, packet.bytes);
         }
         if waiting.packets.is_empty() {
             self.peers.remove(&peer);
@@ -138,13 +145,20 @@ impl Staging {
         let Some(waiting) = self.peers.remove(&peer) else {
             return 0;
         };
-        self.packets -= waiting.packets.len();
-        self.bytes -= waiting
-            .packets
-            .iter()
-            .map(|packet| packet.bytes.len())
-            .sum::<usize>();
-        waiting.packets.len() as u64
+        let purged = waiting.packets.len();
+        self.packets -= purged;
+        for packet in waiting.packets {
+            self.bytes -= packet.bytes.len();
+            put_by(&mut self.spare, packet.bytes);
+        }
+        purged as u64
+    }
+}
+
+/// Keeps a buffer for another packet, if it is small and few are kept.
+fn put_by(spare: &mut Vec<Vec<u8>>, buffer: Vec<u8>) {
+    if spare.len() < SPARE && buffer.capacity() <= SPARE_BYTES {
+        spare.push(buffer);
     }
 }
 
@@ -184,6 +198,33 @@ mod tests {
         assert_eq!(dropped as usize, 1_000 - BYTES / packet.len());
         assert!(staging.bytes <= BYTES);
         assert_eq!(staging.peers.len(), BYTES / packet.len());
+    }
+
+    #[test]
+    fn buffers_are_used_again_and_not_kept_without_bound() {
+        let mut staging = Staging::default();
+        let peer = PeerSlot(1);
+        staging.push(peer, 1, &[7; 1_400], SHARD);
+        let first = staging.front(peer, 1).unwrap().bytes.as_ptr();
+        staging.purge(peer);
+        staging.push(PeerSlot(2), 1, &[8; 1_400], SHARD);
+        let again = &staging.front(PeerSlot(2), 1).unwrap().bytes;
+        assert_eq!((again.as_ptr(), &again[..]), (first, &[8; 1_400][..]));
+        staging.purge(PeerSlot(2));
+        for peer in 0..1_000 {
+            staging.push(PeerSlot(peer), 1, &[7; 1_400], SHARD);
+            staging.push(PeerSlot(peer), 1, &[7; 9_000], SHARD);
+        }
+        for peer in 0..1_000 {
+            staging.purge(PeerSlot(peer));
+        }
+        assert_eq!(staging.spare.len(), SPARE);
+        assert!(
+            staging
+                .spare
+                .iter()
+                .all(|spare| spare.capacity() <= SPARE_BYTES)
+        );
     }
 
     #[test]
