@@ -63,6 +63,15 @@ pub(crate) enum SocketError {
         /// The port.
         port: u16,
     },
+    /// No such device.
+    #[error("BindDevice {0}: there is no such interface: make it first, or correct the name")]
+    NoDevice(String),
+    /// An address of nobody here.
+    #[error("ListenAddress {0}: no interface has this address: add it first, or correct it")]
+    NotLocal(IpAddr),
+    /// The privilege for marks and devices.
+    #[error("{0}: not permitted: run it as root or with CAP_NET_ADMIN")]
+    NotPermitted(&'static str),
     /// Any other failure.
     #[error("UDP socket at {address} port {port}: {what}: {error}")]
     System {
@@ -86,6 +95,9 @@ impl SocketError {
         match self {
             SocketError::Taken { .. } => libc::EADDRINUSE,
             SocketError::System { error, .. } => error.raw_os_error().unwrap_or(libc::EIO),
+            SocketError::NoDevice(_) => libc::ENODEV,
+            SocketError::NotLocal(_) => libc::EADDRNOTAVAIL,
+            SocketError::NotPermitted(_) => libc::EPERM,
             SocketError::NoFamily => libc::EAFNOSUPPORT,
         }
     }
@@ -138,71 +150,92 @@ fn open_at(
 ) -> Result<(Groups, u16), SocketError> {
     let mut port = listen.port;
     let mut groups = Groups::new();
+    let mut kept = Groups::new();
     for address in addresses {
-        let kept = present.iter().find(|group| {
-            group.info.address == *address
-                && port != 0
-                && group.info.port == port
-                && group.device == listen.device
-        });
-        if let Some(kept) = kept {
-            set_fwmark(&vec![kept.clone()], listen.fwmark)?;
-            groups.push(kept.clone());
+        let right = present
+            .iter()
+            .find(|group| port != 0 && group.info.port == port && group.is_at(*address, listen));
+        if let Some(right) = right {
+            groups.push(right.clone());
+            kept.push(right.clone());
             continue;
         }
-        match Group::open(*address, port, listen, shards) {
+        let ours = present
+            .iter()
+            .any(|group| group.info.port == port && group.overlaps(*address, listen));
+        match Group::open(*address, port, listen, shards, ours) {
             Ok(group) => {
                 port = group.info.port;
                 groups.push(Arc::new(group));
             }
             Err(SocketError::System { error, .. })
-                if optional
-                    && matches!(
-                        error.raw_os_error(),
-                        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL)
-                    ) =>
+                if optional && error.raw_os_error() == Some(libc::EAFNOSUPPORT) =>
             {
                 let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
-                tracing::warn!(%error, "this host has no {family}: listening without it");
+                tracing::warn!("this host has no {family}: listening without it");
+            }
+            Err(SocketError::NotLocal(_)) if optional => {
+                let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+                tracing::warn!("this host has no {family} address: listening without it");
             }
             Err(error) => return Err(error),
         }
     }
     if groups.is_empty() {
-        Err(SocketError::NoFamily)
-    } else {
-        Ok((groups, port))
+        return Err(SocketError::NoFamily);
     }
+    // Last: a failure above leaves the sockets in use as they are.
+    set_fwmark(&kept, listen.fwmark)?;
+    Ok((groups, port))
 }
 
 impl Group {
-    fn open(address: IpAddr, port: u16, listen: &Listen, shards: u8) -> Result<Group, SocketError> {
+    /// Opens the sockets of one address. `shared`: sockets of our own have the port already, and
+    /// stay until the new ones are in use.
+    fn open(
+        address: IpAddr,
+        port: u16,
+        listen: &Listen,
+        shards: u8,
+        shared: bool,
+    ) -> Result<Group, SocketError> {
         let failed = |port: u16, what: &'static str| {
-            move |error: io::Error| {
-                if error.raw_os_error() == Some(libc::EADDRINUSE) {
-                    SocketError::Taken { address, port }
-                } else {
-                    SocketError::System {
-                        address,
-                        port,
-                        what,
-                        error,
-                    }
+            move |error: io::Error| match (error.raw_os_error(), &listen.device) {
+                (Some(libc::EADDRINUSE), _) => SocketError::Taken { address, port },
+                (Some(libc::EADDRNOTAVAIL), _) if what == "bind" => SocketError::NotLocal(address),
+                (Some(libc::ENODEV), Some(device)) => SocketError::NoDevice(device.clone()),
+                (Some(libc::EPERM), _) if what == "options" => {
+                    SocketError::NotPermitted("firewall mark or BindDevice of the UDP sockets")
                 }
+                _ => SocketError::System {
+                    address,
+                    port,
+                    what,
+                    error,
+                },
             }
+        };
+        let share = |socket: &OwnedFd| {
+            setsockopt(socket, sockopt::ReusePort, &true)
+                .map_err(|error| failed(port, "SO_REUSEPORT")(error.into()))
         };
         // The first is bound alone: with SO_REUSEPORT it would silently join whoever has the port.
         // Set afterwards, the option lets the others in (net/ipv4/udp.c, `udp_reuseport_add_sock`).
+        // Where the port is ours, nobody else can have it; the option does not join what has
+        // another address or device.
         let first = prepare(address, listen).map_err(failed(port, "options"))?;
+        if shared {
+            share(&first)?;
+        }
         bind_to(&first, address, port).map_err(failed(port, "bind"))?;
         let port = bound_port(&first, address).map_err(failed(port, "name"))?;
-        setsockopt(&first, sockopt::ReusePort, &true)
-            .map_err(|error| failed(port, "SO_REUSEPORT")(error.into()))?;
+        if !shared {
+            share(&first)?;
+        }
         let mut sockets = vec![first];
         for _ in 0..shards {
             let member = prepare(address, listen).map_err(failed(port, "options"))?;
-            setsockopt(&member, sockopt::ReusePort, &true)
-                .map_err(|error| failed(port, "SO_REUSEPORT")(error.into()))?;
+            share(&member)?;
             bind_to(&member, address, port).map_err(failed(port, "bind"))?;
             sockets.push(member);
         }
@@ -217,6 +250,22 @@ impl Group {
             device: listen.device.clone(),
             sockets,
         })
+    }
+
+    /// Whether this is the group of the address.
+    fn is_at(&self, address: IpAddr, listen: &Listen) -> bool {
+        self.info.address == address && self.device == listen.device
+    }
+
+    /// Whether, on the same port, this group would be in the way of one at the address
+    /// (net/ipv4/udp.c, `udp_lib_lport_inuse`).
+    fn overlaps(&self, address: IpAddr, listen: &Listen) -> bool {
+        let present = self.info.address;
+        let same_devices =
+            self.device.is_none() || listen.device.is_none() || self.device == listen.device;
+        present.is_ipv4() == address.is_ipv4()
+            && (present == address || present.is_unspecified() || address.is_unspecified())
+            && same_devices
     }
 
     /// The shards' sockets.
@@ -391,6 +440,74 @@ mod tests {
         );
         drop(groups);
         open(&loopback(port), 2, &Groups::new()).unwrap();
+    }
+
+    #[test]
+    fn a_port_of_ones_own_can_be_listened_on_otherwise() {
+        let every = Listen {
+            addresses: vec![Ipv4Addr::UNSPECIFIED.into()],
+            ..loopback(0)
+        };
+        let (groups, port) = open(&every, 2, &Groups::new()).unwrap();
+        let one = Listen {
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            ..loopback(port)
+        };
+        assert!(open(&one, 2, &Groups::new()).is_err(), "somebody else's");
+        let (narrow, _) = open(&one, 2, &groups).unwrap();
+        drop(groups);
+        let sockets: Vec<UdpSocket> = narrow[0]
+            .sockets
+            .iter()
+            .map(|fd| UdpSocket::from(fd.try_clone().unwrap()))
+            .collect();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.send_to(&[1; 148], ("127.0.0.1", port)).unwrap();
+        assert_eq!(receiver(&sockets), 2);
+        let (wide, _) = open(&Listen { port, ..every }, 2, &narrow).unwrap();
+        assert!(wide[0].info.address.is_unspecified());
+        if nix::unistd::geteuid().is_root() {
+            let bound = Listen {
+                port,
+                addresses: vec![Ipv4Addr::UNSPECIFIED.into()],
+                device: Some("lo".to_owned()),
+                fwmark: 0,
+            };
+            open(&bound, 2, &wide).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_failure_leaves_the_marks_as_they_are() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let one = Listen {
+            addresses: vec![Ipv4Addr::LOCALHOST.into()],
+            ..loopback(0)
+        };
+        let (groups, port) = open(&one, 2, &Groups::new()).unwrap();
+        let more = Listen {
+            addresses: vec![Ipv4Addr::LOCALHOST.into(), "192.0.2.77".parse().unwrap()],
+            fwmark: 7,
+            ..loopback(port)
+        };
+        let error = open(&more, 2, &groups).unwrap_err();
+        assert!(
+            error.to_string().starts_with("ListenAddress 192.0.2.77"),
+            "{error}"
+        );
+        let mark = nix::sys::socket::getsockopt(&groups[0].sockets[0], sockopt::Mark).unwrap();
+        assert_eq!(mark, 0);
+        let nowhere = Listen {
+            device: Some("nosuch0".to_owned()),
+            ..loopback(0)
+        };
+        let error = open(&nowhere, 2, &Groups::new()).unwrap_err();
+        assert!(
+            error.to_string().starts_with("BindDevice nosuch0"),
+            "{error}"
+        );
     }
 
     #[test]
