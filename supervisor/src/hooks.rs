@@ -59,6 +59,26 @@ mod tests {
     }
 
     #[test]
+    fn no_signal_is_blocked_in_a_hook() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("out");
+        let hook = format!("grep SigBlk /proc/self/status > {}", file.display());
+        // In a thread of its own, since the mask is the thread's.
+        std::thread::spawn(move || {
+            let _signals = crate::watch::Signals::take().unwrap();
+            finish(start("PostUp", &hook, "wg7").unwrap()).unwrap();
+        })
+        .join()
+        .unwrap();
+        let mask = std::fs::read_to_string(file).unwrap();
+        assert_eq!(
+            mask.split_whitespace().last(),
+            Some("0000000000000000"),
+            "{mask}"
+        );
+    }
+
+    #[test]
     fn a_dropped_job_leaves_no_process() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("pid");

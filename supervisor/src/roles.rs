@@ -50,7 +50,11 @@ pub(crate) fn run(role: RoleName, cli: &Cli) -> Result<(), RoleError> {
     };
     let shards = cli.shards.unwrap_or(1);
     match role {
-        RoleName::Helper => Ok(helper::run(take(fds::HELPER)?)?),
+        RoleName::Helper => {
+            // Held and never read; close-on-exec, so that no script has it.
+            let _control = take(fds::CONTROL)?;
+            Ok(helper::run(take(fds::HELPER)?)?)
+        }
         RoleName::Meta => {
             no_core_dumps();
             let fds = MetaFds {

@@ -20,7 +20,7 @@ pub(crate) enum Asked {
 
 impl Signals {
     /// Blocks the signals and takes them as readable events; children are started with none
-    /// blocked (the standard library clears the mask before exec).
+    /// blocked ([`crate::sys::process::hand_over`]).
     pub(crate) fn take() -> io::Result<Signals> {
         let mut set = SigSet::empty();
         for signal in [

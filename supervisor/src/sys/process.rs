@@ -3,7 +3,7 @@
 
 use nix::libc::{self, c_int, c_uint};
 use nix::sys::prctl;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -62,8 +62,8 @@ pub(crate) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
 
-/// Lets the command find `fds` at these numbers, die with this process, and be in a process group
-/// of its own, so that a terminal's Ctrl-C reaches the supervisor alone.
+/// Lets the command find `fds` at these numbers, die with this process, have no signal blocked, and
+/// be in a process group of its own, so that a terminal's Ctrl-C reaches the supervisor alone.
 ///
 /// The numbers must be reserved ([`super::reserve`]): no source has one of them.
 pub(crate) fn hand_over(command: &mut Command, fds: &[(RawFd, BorrowedFd<'_>)]) {
@@ -82,6 +82,8 @@ pub(crate) fn hand_over(command: &mut Command, fds: &[(RawFd, BorrowedFd<'_>)]) 
                 // It died before the call above: nobody would ever end this process.
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
+            // The mask outlives exec, and here it holds what the supervisor reads from a descriptor.
+            SigSet::empty().thread_set_mask()?;
             for (number, source) in &moves {
                 // dup2 leaves close-on-exec off.
                 if libc::dup2(*source, *number) < 0 {
@@ -93,7 +95,7 @@ pub(crate) fn hand_over(command: &mut Command, fds: &[(RawFd, BorrowedFd<'_>)]) 
     }
 }
 
-/// Makes the command lead a process group of its own and die with this process.
+/// Makes the command lead a process group of its own, die with this process and block no signal.
 pub(crate) fn own_group(command: &mut Command) {
     hand_over(command, &[]);
 }
