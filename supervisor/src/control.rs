@@ -3,8 +3,8 @@
 //! It is served here, not by meta, so that it answers while meta is dead. Root may ask
 //! everything, members of the group `ringway` may look.
 
-use crate::runtime;
 use crate::sys::scm::send_stream;
+use crate::sys::socket::peer_groups;
 use nix::sys::socket::{getsockopt, sockopt};
 use ringway_proto::codec;
 use ringway_proto::control::{REQUEST_LIMIT, RESPONSE_LIMIT, Request, Response};
@@ -23,6 +23,8 @@ pub(crate) struct Token(u64);
 #[derive(Debug)]
 pub(crate) struct Server {
     listener: UnixListener,
+    /// The group whose members may look.
+    readers: Option<u32>,
     connections: Vec<Connection>,
     last: u64,
 }
@@ -37,10 +39,11 @@ struct Connection {
 }
 
 impl Server {
-    /// Serves this listener, which does not block.
-    pub(crate) fn new(listener: UnixListener) -> Server {
+    /// Serves this listener, which does not block, to root and to these readers.
+    pub(crate) fn new(listener: UnixListener, readers: Option<u32>) -> Server {
         Server {
             listener,
+            readers,
             connections: Vec::new(),
             last: 0,
         }
@@ -101,7 +104,7 @@ impl Server {
 
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
-            let Some(root) = allowed(&stream) else {
+            let Some(root) = allowed(&stream, self.readers) else {
                 continue;
             };
             if stream.set_nonblocking(true).is_err() {
@@ -143,21 +146,16 @@ impl Connection {
 }
 
 /// Whether the peer may change things; `None`: not even look.
-fn allowed(stream: &UnixStream) -> Option<bool> {
+///
+/// The kernel knows the peer's groups; asking the user data base could wait for a network.
+fn allowed(stream: &UnixStream, readers: Option<u32>) -> Option<bool> {
     let peer = getsockopt(stream, sockopt::PeerCredentials).ok()?;
     if peer.uid() == 0 || peer.uid() == nix::unistd::geteuid().as_raw() {
         return Some(true);
     }
-    let readers = runtime::readers()?;
-    let member = peer.gid() == readers || {
-        let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(peer.uid()))
-            .ok()
-            .flatten()?;
-        let group = nix::unistd::Group::from_gid(nix::unistd::Gid::from_raw(readers))
-            .ok()
-            .flatten()?;
-        group.mem.contains(&user.name)
-    };
+    let readers = readers?;
+    let member = peer.gid() == readers
+        || peer_groups(stream.as_fd()).is_ok_and(|groups| groups.contains(&readers));
     member.then_some(false)
 }
 
@@ -189,7 +187,7 @@ mod tests {
         let path = directory.path().join("control.sock");
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
-        (directory, path, Server::new(listener))
+        (directory, path, Server::new(listener, None))
     }
 
     #[test]

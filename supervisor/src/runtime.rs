@@ -1,7 +1,9 @@
 //! The files of a running gateway: `/run/ringway/NAME/` and the UAPI socket.
 
+use crate::{cores, leftovers};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, fstat, stat, umask};
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
@@ -20,6 +22,10 @@ const GROUP: &str = "ringway";
 pub(crate) struct Runtime {
     name: String,
     directory: PathBuf,
+    /// The id of the group whose members may look, asked once: such a question may take long.
+    readers: Option<u32>,
+    /// Whether the UAPI socket is ours: until then the path may be another program's.
+    listens: Cell<bool>,
     /// Held until the process ends.
     _lock: Flock<File>,
 }
@@ -81,6 +87,8 @@ impl Runtime {
                 return Ok(Runtime {
                     name: name.to_owned(),
                     directory,
+                    readers: readers(),
+                    listens: Cell::new(false),
                     _lock: lock,
                 });
             }
@@ -114,20 +122,31 @@ impl Runtime {
     /// The listener of `wg`.
     pub(crate) fn listen_uapi(&self) -> Result<UnixListener, RuntimeError> {
         make_directory(Path::new(UAPI))?;
-        listen(&self.uapi_path(), 0o600)
+        let listener = listen(&self.uapi_path(), 0o600)?;
+        self.listens.set(true);
+        Ok(listener)
     }
 
     /// The listener of the tools; the group may connect, and is told what it may do.
     pub(crate) fn listen_control(&self) -> Result<UnixListener, RuntimeError> {
         let path = self.directory.join("control.sock");
         let listener = listen(&path, 0o600)?;
-        if let Ok(Some(group)) = nix::unistd::Group::from_name(GROUP) {
-            chown(&path, None, Some(group.gid.as_raw()))
-                .map_err(failed(&path, "change of group"))?;
+        if let Some(group) = self.readers {
+            chown(&path, None, Some(group)).map_err(failed(&path, "change of group"))?;
             fs::set_permissions(&path, Permissions::from_mode(0o660))
                 .map_err(failed(&path, "change of mode"))?;
         }
         Ok(listener)
+    }
+
+    /// The group whose members may look.
+    pub(crate) fn readers(&self) -> Option<u32> {
+        self.readers
+    }
+
+    /// The gateway's directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     fn uapi_path(&self) -> PathBuf {
@@ -136,13 +155,15 @@ impl Runtime {
 
     /// Removes the UAPI socket: `wg` no longer lists the interface.
     pub(crate) fn remove_uapi(&self) {
-        let _ = fs::remove_file(self.uapi_path());
+        if self.listens.take() {
+            let _ = fs::remove_file(self.uapi_path());
+        }
     }
 
     /// Removes every file; the log stays when `keep_log`, for whoever asks why it failed.
     pub(crate) fn remove(&self, keep_log: bool) {
         self.remove_uapi();
-        for file in ["control.sock", "pid"] {
+        for file in ["control.sock", "pid", cores::FILE, leftovers::FILE] {
             let _ = fs::remove_file(self.directory.join(file));
         }
         if !keep_log {
@@ -157,12 +178,9 @@ impl Runtime {
     }
 }
 
-/// The id of the group whose members may look.
-pub(crate) fn readers() -> Option<u32> {
-    nix::unistd::Group::from_name(GROUP)
-        .ok()
-        .flatten()
-        .map(|group| group.gid.as_raw())
+fn readers() -> Option<u32> {
+    let group = nix::unistd::Group::from_name(GROUP).ok().flatten();
+    group.map(|group| group.gid.as_raw())
 }
 
 fn failed<'a>(path: &'a Path, what: &'static str) -> impl Fn(io::Error) -> RuntimeError + 'a {
@@ -234,6 +252,25 @@ mod tests {
         again.write_pid().unwrap();
         again.remove(false);
         assert!(!root.path().join("wg0").exists());
+    }
+
+    #[test]
+    fn a_socket_of_another_program_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let name = format!("rs{}", std::process::id());
+        let runtime = Runtime::claim_in(root.path(), &name).unwrap();
+        make_directory(Path::new(UAPI)).unwrap();
+        let theirs = UnixListener::bind(runtime.uapi_path()).unwrap();
+        assert!(matches!(
+            runtime.listen_uapi(),
+            Err(RuntimeError::Answered(_))
+        ));
+        runtime.remove(false);
+        assert!(runtime.uapi_path().exists());
+        drop(theirs);
+        runtime.listen_uapi().unwrap();
+        runtime.remove(false);
+        assert!(!runtime.uapi_path().exists());
     }
 
     #[test]

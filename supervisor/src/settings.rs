@@ -16,6 +16,8 @@ pub(crate) struct Settings {
     pub(crate) shards: u8,
     /// The CPUs, which the workers take in turn.
     pub(crate) cpus: Vec<u16>,
+    /// Whether somebody chose them, and so their order.
+    pub(crate) cpus_given: bool,
     /// How workers wait.
     pub(crate) poll: PollMode,
 }
@@ -96,24 +98,15 @@ impl Settings {
                 .next_power_of_two()
                 .min(usize::from(MAX_SHARDS)) as u8,
         };
-        let cpus = cli
-            .cpus
-            .as_ref()
-            .or(interface.cpus.as_ref())
-            .map_or(host.cpus.as_slice(), CpuList::cpus);
+        let given = cli.cpus.as_ref().or(interface.cpus.as_ref());
+        let cpus = given.map_or(host.cpus.as_slice(), CpuList::cpus);
         Ok(Settings {
             workers: workers as u8,
             shards,
             cpus: cpus.to_vec(),
+            cpus_given: given.is_some(),
             poll: cli.poll.or(interface.poll).unwrap_or_default(),
         })
-    }
-
-    /// The CPU of a worker.
-    pub(crate) fn cpu(&self, slot: u8) -> Option<u16> {
-        self.cpus
-            .get(usize::from(slot) % self.cpus.len().max(1))
-            .copied()
     }
 }
 
@@ -196,7 +189,6 @@ mod tests {
     fn more_workers_than_cores_get_their_shards() {
         let settings = resolve(&["--workers", "9"], 2).unwrap();
         assert_eq!((settings.workers, settings.shards), (9, 16));
-        assert_eq!(settings.cpu(3), Some(1));
     }
 
     #[test]
