@@ -49,6 +49,11 @@ impl Request {
 pub enum Response {
     /// Done.
     Ok,
+    /// Done, but for something that a person should know.
+    Noted {
+        /// One line.
+        remark: String,
+    },
     /// SCM_RIGHTS of the same message holds one read-only descriptor per entry, in this order.
     Segments {
         /// Which segments came along.

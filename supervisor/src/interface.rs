@@ -6,7 +6,7 @@ use crate::firewall;
 use crate::netlink::{NetlinkError, Rtnetlink, Rule, Whereabouts};
 use ringway_proto::config::{Config, Table};
 use ringway_proto::prefix::Prefix;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,15 +45,44 @@ const FIRST_TABLE: u32 = 51820;
 /// come in by a device that the unmarked route does not name.
 const SRC_VALID_MARK: &str = "/proc/sys/net/ipv4/conf/all/src_valid_mark";
 
+/// How many routes are made or removed before the loop turns again: a few milliseconds.
+const ROUTES_A_TURN: usize = 256;
+
 /// What was put on the interface.
 #[derive(Default)]
 pub(crate) struct Setup {
     addresses: BTreeSet<Prefix>,
-    routes: BTreeSet<Prefix>,
+    /// Each with its table.
+    routes: BTreeMap<Prefix, Option<u32>>,
     /// An address was removed, and other addresses and routes may have gone with it.
     swept: bool,
-    rules: Vec<(Rule, bool)>,
-    firewall: Option<firewall::Guard>,
+    diversions: Vec<Diversion>,
+    /// With the addresses and the mark that it is for.
+    firewall: Option<(Vec<IpAddr>, u32, firewall::Guard)>,
+}
+
+/// The policy rules of a default route of one family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Diversion {
+    ipv4: bool,
+    mark: u32,
+}
+
+impl Diversion {
+    /// The last one added is asked first.
+    fn rules(self) -> [Rule; 2] {
+        [Rule::NotMarked(self.mark), Rule::MainButDefault]
+    }
+}
+
+/// Routes that are still to be made and removed, each with its table.
+#[derive(Debug)]
+pub(crate) struct RouteWork {
+    name: String,
+    index: u32,
+    add: std::vec::IntoIter<(Prefix, Option<u32>)>,
+    remove: std::vec::IntoIter<(Prefix, Option<u32>)>,
+    diversions: Vec<Diversion>,
 }
 
 /// What the configuration wants.
@@ -94,16 +123,35 @@ pub(crate) enum SetupError {
         "{SRC_VALID_MARK}: {0}: a default route through the tunnel needs it to be 1; set it on the host, or set Table = off"
     )]
     SourceValidMark(std::io::Error),
+    /// An IPv6 address or route where there is no IPv6.
+    #[error(
+        "{0}: this host has no IPv6: enable it (sysctl net.ipv6.conf.all.disable_ipv6=0), or take IPv6 out of the file"
+    )]
+    NoIpv6(NetlinkError),
     /// No firewall table.
     #[error("{0}")]
     Firewall(#[from] firewall::FirewallError),
 }
 
 impl SetupError {
+    fn of(error: NetlinkError, prefix: Prefix) -> SetupError {
+        SetupError::in_family(error, prefix.is_ipv4())
+    }
+
+    /// A kernel without IPv6 says `EOPNOTSUPP`; one that has it disabled `EACCES`, or for a route
+    /// that it does not know the device.
+    fn in_family(error: NetlinkError, ipv4: bool) -> SetupError {
+        use nix::libc::{EACCES, EAFNOSUPPORT, ENODEV, EOPNOTSUPP};
+        match error.errno() {
+            EACCES | EAFNOSUPPORT | ENODEV | EOPNOTSUPP if !ipv4 => SetupError::NoIpv6(error),
+            _ => SetupError::Netlink(error),
+        }
+    }
+
     /// The error number, for the UAPI.
     pub(crate) fn errno(&self) -> i32 {
         match self {
-            SetupError::Netlink(error) => error.errno(),
+            SetupError::Netlink(error) | SetupError::NoIpv6(error) => error.errno(),
             SetupError::RouteTaken { .. } => nix::libc::EEXIST,
             SetupError::SourceValidMark(_) | SetupError::Firewall(_) => nix::libc::EPERM,
         }
@@ -126,54 +174,117 @@ impl Setup {
         }
         for address in wanted.addresses {
             if self.swept || !self.addresses.contains(address) {
-                netlink.add_address(wanted.index, *address)?;
+                netlink
+                    .add_address(wanted.index, *address)
+                    .map_err(|error| SetupError::of(error, *address))?;
             }
         }
         self.addresses = new;
         Ok(())
     }
 
-    /// Brings routes to what is wanted, and with a default route the rules and the firewall table.
-    pub(crate) fn routes(
+    /// Begins to bring routes to what is wanted, and with a default route the rules and the firewall
+    /// table; [`go_on`](Setup::go_on) does the rest.
+    pub(crate) fn begin_routes(
         &mut self,
         netlink: &mut Rtnetlink,
         wanted: Wanted<'_>,
-    ) -> Result<(), SetupError> {
+    ) -> Result<RouteWork, SetupError> {
         let new = routes(wanted);
+        let tables: BTreeMap<Prefix, Option<u32>> = new
+            .iter()
+            .map(|prefix| (*prefix, table_of(wanted, *prefix)))
+            .collect();
         let swept = std::mem::take(&mut self.swept);
-        for prefix in longest_first(&new) {
-            let known = self.routes.contains(&prefix);
-            if known && !swept {
-                continue;
-            }
-            if let (Some(mark), false) = (default_table(wanted, prefix), known) {
-                self.divert(netlink, wanted, prefix.is_ipv4(), mark)?;
-            }
-            match netlink.add_route(wanted.index, prefix, table_of(wanted, prefix)) {
+        let add: Vec<(Prefix, Option<u32>)> = longest_first(&new)
+            .into_iter()
+            .map(|prefix| (prefix, tables[&prefix]))
+            .filter(|(prefix, table)| swept || self.routes.get(prefix) != Some(table))
+            .collect();
+        let remove: Vec<(Prefix, Option<u32>)> = self
+            .routes
+            .iter()
+            .filter(|(prefix, table)| tables.get(prefix) != Some(table))
+            .map(|(prefix, table)| (*prefix, *table))
+            .collect();
+        let wanted_rules: Vec<Diversion> = new
+            .iter()
+            .filter_map(|prefix| {
+                let mark = default_table(wanted, *prefix)?;
+                let ipv4 = prefix.is_ipv4();
+                Some(Diversion { ipv4, mark })
+            })
+            .collect();
+        for diversion in &wanted_rules {
+            self.divert(netlink, *diversion)?;
+            self.guard(wanted, diversion.mark)?;
+        }
+        Ok(RouteWork {
+            name: wanted.name.to_owned(),
+            index: wanted.index,
+            add: add.into_iter(),
+            remove: remove.into_iter(),
+            diversions: wanted_rules,
+        })
+    }
+
+    /// Does a part of the work; `true`: all is done.
+    pub(crate) fn go_on(
+        &mut self,
+        netlink: &mut Rtnetlink,
+        work: &mut RouteWork,
+    ) -> Result<bool, SetupError> {
+        for (prefix, table) in work.add.by_ref().take(ROUTES_A_TURN) {
+            let known = self.routes.get(&prefix) == Some(&table);
+            match netlink.add_route(work.index, prefix, table) {
+                Err(error) if error.errno() == nix::libc::EEXIST && known => {}
                 Err(error) if error.errno() == nix::libc::EEXIST => {
-                    if !known {
-                        return Err(SetupError::RouteTaken {
-                            prefix,
-                            name: wanted.name.to_owned(),
-                        });
-                    }
+                    let name = work.name.clone();
+                    return Err(SetupError::RouteTaken { prefix, name });
                 }
-                other => other?,
+                other => other.map_err(|error| SetupError::of(error, prefix))?,
             }
-            self.routes.insert(prefix);
-        }
-        let old: Vec<Prefix> = self.routes.difference(&new).copied().collect();
-        for prefix in old {
-            netlink.remove_route(wanted.index, prefix, table_of(wanted, prefix))?;
-            if default_table(wanted, prefix).is_some() {
-                self.undo_rules(netlink, |ipv4| ipv4 == prefix.is_ipv4());
+            if let Some(former) = self.routes.insert(prefix, table) {
+                if former != table {
+                    netlink.remove_route(work.index, prefix, former)?;
+                }
             }
-            self.routes.remove(&prefix);
         }
-        if self.rules.is_empty() {
+        if work.add.len() > 0 {
+            return Ok(false);
+        }
+        for (prefix, table) in work.remove.by_ref().take(ROUTES_A_TURN) {
+            // Not when it is in another table now, and out of this one already.
+            if self.routes.get(&prefix) == Some(&table) {
+                netlink.remove_route(work.index, prefix, table)?;
+                self.routes.remove(&prefix);
+            }
+        }
+        if work.remove.len() > 0 {
+            return Ok(false);
+        }
+        let stay = &work.diversions;
+        self.undo_rules(netlink, |diversion| !stay.contains(&diversion));
+        if self.diversions.is_empty() {
             self.firewall = None;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// The default routes that have rules: whether of IPv4, and the mark.
+    pub(crate) fn diversions(&self) -> Vec<(bool, u32)> {
+        let all = self.diversions.iter();
+        all.map(|diversion| (diversion.ipv4, diversion.mark))
+            .collect()
+    }
+
+    /// Takes over the rules of a predecessor that was killed, to be undone with our own.
+    pub(crate) fn inherit(&mut self, diversions: &[(bool, u32)]) {
+        let all = diversions.iter();
+        self.diversions.extend(all.map(|(ipv4, mark)| Diversion {
+            ipv4: *ipv4,
+            mark: *mark,
+        }));
     }
 
     /// Takes back what does not go with the interface: rules and the firewall table.
@@ -183,41 +294,50 @@ impl Setup {
     }
 
     /// Lets everything but the gateway's own datagrams look in the default route's table.
-    fn divert(
-        &mut self,
-        netlink: &mut Rtnetlink,
-        wanted: Wanted<'_>,
-        ipv4: bool,
-        mark: u32,
-    ) -> Result<(), SetupError> {
-        // The last one added is asked first.
-        for rule in [Rule::NotMarked(mark), Rule::MainButDefault] {
-            netlink.add_rule(rule, ipv4)?;
-            self.rules.push((rule, ipv4));
+    fn divert(&mut self, netlink: &mut Rtnetlink, diversion: Diversion) -> Result<(), SetupError> {
+        if self.diversions.contains(&diversion) {
+            return Ok(());
         }
-        if ipv4 {
+        // Noted first: when the second rule fails, the first is taken back with it.
+        self.diversions.push(diversion);
+        for rule in diversion.rules() {
+            netlink
+                .add_rule(rule, diversion.ipv4)
+                .map_err(|error| SetupError::in_family(error, diversion.ipv4))?;
+        }
+        if diversion.ipv4 {
             fs::write(SRC_VALID_MARK, "1").map_err(SetupError::SourceValidMark)?;
         }
-        self.make_firewall(wanted, mark)
+        Ok(())
     }
 
-    fn undo_rules(&mut self, netlink: &mut Rtnetlink, of: impl Fn(bool) -> bool) {
-        self.rules.retain(|(rule, ipv4)| {
-            if !of(*ipv4) {
+    fn undo_rules(&mut self, netlink: &mut Rtnetlink, of: impl Fn(Diversion) -> bool) {
+        self.diversions.retain(|diversion| {
+            if !of(*diversion) {
                 return true;
             }
-            if let Err(error) = netlink.remove_rule(*rule, *ipv4) {
-                tracing::warn!("{error}");
+            for rule in diversion.rules() {
+                if let Err(error) = netlink.remove_rule(rule, diversion.ipv4) {
+                    tracing::warn!("{error}");
+                }
             }
             false
         });
     }
 
-    fn make_firewall(&mut self, wanted: Wanted<'_>, mark: u32) -> Result<(), SetupError> {
-        if self.firewall.is_none() {
-            let addresses: Vec<IpAddr> = wanted.addresses.iter().map(Prefix::address).collect();
-            self.firewall = Some(firewall::Guard::install(wanted.name, &addresses, mark)?);
+    fn guard(&mut self, wanted: Wanted<'_>, mark: u32) -> Result<(), SetupError> {
+        let addresses: Vec<IpAddr> = wanted.addresses.iter().map(Prefix::address).collect();
+        if self
+            .firewall
+            .as_ref()
+            .is_some_and(|(present, of, _)| (present, *of) == (&addresses, mark))
+        {
+            return Ok(());
         }
+        // Two tables can't have one name.
+        self.firewall = None;
+        let guard = firewall::Guard::install(wanted.name, &addresses, mark)?;
+        self.firewall = Some((addresses, mark, guard));
         Ok(())
     }
 }
@@ -401,7 +521,8 @@ mod tests {
                     fwmark: None,
                 };
                 setup.addresses(&mut netlink, wanted).unwrap();
-                setup.routes(&mut netlink, wanted).unwrap();
+                let mut work = setup.begin_routes(&mut netlink, wanted).unwrap();
+                while !setup.go_on(&mut netlink, &mut work).unwrap() {}
                 for to in ["10.20.0.1:1", "10.21.0.1:1", "10.8.0.9:1"] {
                     assert_eq!(
                         netlink.route_of(to.parse().unwrap(), 0).unwrap().ifindex,
@@ -420,6 +541,51 @@ mod tests {
                     "{source:?}"
                 );
             }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn routes_follow_the_table() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        std::thread::spawn(|| {
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            let _tun = crate::tun::Tun::create("t4", 2).unwrap();
+            let mut netlink = Rtnetlink::open().unwrap();
+            let index = netlink.link_named("t4", Whereabouts::Here).unwrap().index;
+            netlink.set_link_up(index, 1420).unwrap();
+            let mut setup = Setup::default();
+            let allowed = prefixes(&["10.20.0.0/16", "10.21.0.0/16"]);
+            let mut place = |table, fwmark, routes: &[Prefix]| {
+                let wanted = Wanted {
+                    name: "t4",
+                    index,
+                    addresses: &[],
+                    routes,
+                    table,
+                    fwmark,
+                };
+                let mut work = setup.begin_routes(&mut netlink, wanted).unwrap();
+                while !setup.go_on(&mut netlink, &mut work).unwrap() {}
+                [7, 8].map(|table| netlink.table_is_empty(table).unwrap())
+            };
+            assert_eq!(place(Table::Auto, None, &allowed), [true, true]);
+            assert_eq!(place(Table::Number(7), None, &allowed), [false, true]);
+            assert_eq!(place(Table::Number(8), None, &allowed), [true, false]);
+            assert_eq!(place(Table::Off, None, &allowed), [true, true]);
+            let default = prefixes(&["0.0.0.0/0", "10.20.0.0/16"]);
+            assert_eq!(place(Table::Auto, Some(7), &default), [false, true]);
+            assert_eq!(place(Table::Auto, Some(8), &default), [true, false]);
+            assert_eq!(
+                setup.diversions,
+                [Diversion {
+                    ipv4: true,
+                    mark: 8
+                }]
+            );
         })
         .join()
         .unwrap();

@@ -5,8 +5,10 @@
 mod channel;
 mod cli;
 mod control;
+mod cores;
 mod daemonize;
 mod dns;
+mod fault;
 mod fds;
 #[cfg(feature = "firewall")]
 mod firewall;
@@ -14,9 +16,11 @@ mod helper;
 mod hooks;
 mod interface;
 mod job;
+mod leftovers;
 mod log;
 mod meta;
 mod netlink;
+mod outbox;
 mod roles;
 mod runtime;
 mod segments;
@@ -29,7 +33,7 @@ mod sys;
 mod tun;
 mod watch;
 
-use cli::{Cli, Instead};
+use cli::{Cli, Instead, LogFormat};
 use daemonize::{Detached, Report};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use ringway_proto::config::{self, Config};
@@ -77,11 +81,11 @@ fn main() -> ExitCode {
 
 /// Checks what can be checked, goes to the background, runs the gateway.
 fn supervise(cli: Cli) -> ExitCode {
-    let foreground = cli.foreground;
+    let (foreground, format) = (cli.foreground, cli.log_format);
     let plan = match prepare(cli) {
         Ok(plan) => plan,
         Err((code, line)) => {
-            eprintln!("ringwayd: {line}");
+            complain(format, &line);
             return ExitCode::from(code);
         }
     };
@@ -98,9 +102,10 @@ fn supervise(cli: Cli) -> ExitCode {
             Ok(Detached::Daemon(report)) => report,
             Err(error) => {
                 plan.runtime.remove(false);
-                eprintln!(
-                    "ringwayd: cannot go to the background: {error}: use -f to stay in the foreground"
+                let line = format!(
+                    "cannot go to the background: {error}: use -f to stay in the foreground"
                 );
+                complain(format, &line);
                 return ExitCode::from(FAILED);
             }
         }
@@ -109,13 +114,22 @@ fn supervise(cli: Cli) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if report.is_expected() || foreground {
-                eprintln!("ringwayd: {error}");
+                complain(format, &error.to_string());
             } else {
                 tracing::error!("{error}");
             }
             report.failed(FAILED);
             ExitCode::from(FAILED)
         }
+    }
+}
+
+/// Tells the caller why there is no gateway: a line for people, or where a program reads along one
+/// for it.
+fn complain(format: LogFormat, line: &str) {
+    match format {
+        LogFormat::Human => eprintln!("ringwayd: {line}"),
+        LogFormat::Json => tracing::error!("{line}"),
     }
 }
 
@@ -170,7 +184,13 @@ fn prepare(cli: Cli) -> Result<Plan, (u8, String)> {
     let log = if cli.foreground {
         None
     } else {
-        Some(runtime.open_log().map_err(|error| failed(&error))?)
+        match runtime.open_log() {
+            Ok(log) => Some(log),
+            Err(error) => {
+                runtime.remove(false);
+                return Err(failed(&error));
+            }
+        }
     };
     raise_descriptor_limit();
     Ok(Plan {

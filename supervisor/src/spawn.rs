@@ -1,9 +1,10 @@
 //! Starting the processes of the gateway, and what is known of each.
 
-use crate::channel::{ChannelError, Packets};
+use crate::channel::{self, ChannelError, Packets};
 use crate::cli::{Cli, RoleName};
+use crate::fds;
+use crate::outbox::Outbox;
 use crate::sys::process;
-use crate::{channel, fds};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ringway_shm::process::Role;
@@ -28,7 +29,7 @@ pub(crate) struct Child {
     pub(crate) stuck: bool,
     process: std_process::Child,
     pidfd: OwnedFd,
-    control: Packets,
+    control: Outbox,
 }
 
 /// What all processes of a gateway are started with.
@@ -53,7 +54,7 @@ impl Spawner<'_> {
         fds: &[(RawFd, BorrowedFd<'_>)],
     ) -> io::Result<Child> {
         let (control, theirs) = Packets::pair()?;
-        control.set_nonblocking()?;
+        let control = Outbox::new(control)?;
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("ringwayd")
@@ -101,18 +102,18 @@ impl Child {
         describe(self.role)
     }
 
-    /// Sends it a message.
+    /// Sends it a message, now or when there is room.
     pub(crate) fn send<T: Serialize>(
-        &self,
+        &mut self,
         message: &T,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(), ChannelError> {
-        channel::send(&self.control, message, fds)
+        self.control.send(message, fds)
     }
 
     /// The next message from it, if one waits; end of file is none.
     pub(crate) fn receive<T: DeserializeOwned>(&self) -> Result<Option<T>, ChannelError> {
-        match channel::receive(&self.control) {
+        match channel::receive(self.control.packets()) {
             Ok(message) => Ok(message.map(|(message, _)| message)),
             Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             // It ended with messages of ours unread; its end is told by the pidfd.
@@ -137,6 +138,16 @@ impl Child {
     /// Readable when it ended.
     pub(crate) fn end(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
+    }
+
+    /// Sends what had to wait.
+    pub(crate) fn flush(&mut self) -> Result<(), ChannelError> {
+        self.control.flush()
+    }
+
+    /// Whether a message waits for room in the channel.
+    pub(crate) fn waits(&self) -> bool {
+        self.control.waits()
     }
 
     /// Readable when it said something.

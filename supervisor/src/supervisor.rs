@@ -4,7 +4,9 @@
 //! One thread, one loop ([`turn`]); what has an order ([`start`], [`stop`]) is straight code that
 //! turns the loop while it waits.
 
+mod change;
 mod children;
+mod orphans;
 mod requests;
 mod start;
 mod stop;
@@ -14,7 +16,8 @@ use crate::channel::ChannelError;
 use crate::cli::Cli;
 use crate::control::{Server, Token};
 use crate::daemonize::Report;
-use crate::dns::DnsError;
+use crate::dns::{Dns, DnsError};
+use crate::fault;
 use crate::interface::{Setup, SetupError};
 use crate::job::JobError;
 use crate::netlink::watch::{AddressWatch, LinkWatch};
@@ -26,11 +29,13 @@ use crate::sockets::{Groups, Listen, SocketError};
 use crate::spawn::Child;
 use crate::tun::{Tun, TunError};
 use crate::watch::Signals;
+use change::Change;
 use ringway_proto::config::Config;
 use ringway_shm::segment::SegmentError;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -76,8 +81,22 @@ pub(crate) struct Supervisor<'a> {
     setup: Setup,
     /// The mark that the default route's rules go by.
     fwmark: Option<u32>,
-    dns_is_set: bool,
+    /// The MTU that the configuration says.
+    mtu: Option<u16>,
+    /// What is set of name servers.
+    dns: Dns,
+    hooks: Hooks,
+    /// The interface's part of a reload.
+    change: Option<Change>,
+    /// What the present reload could not do.
+    remarks: Vec<String>,
+    /// The process that [`finish`](Supervisor::finish) waits for.
+    job: Option<u32>,
     control: Server,
+    /// Meta's listener, until meta has it.
+    uapi: Option<UnixListener>,
+    /// The CPUs that the workers take in turn.
+    cpus: Vec<u16>,
     /// What meta was asked, and who waits for it.
     asked: Vec<Asked>,
     last_id: u32,
@@ -85,6 +104,14 @@ pub(crate) struct Supervisor<'a> {
     phase: Phase,
     end: Option<End>,
     started_unix_ns: u64,
+}
+
+/// What is done at the end, as the configuration of today says.
+#[derive(Debug, Default)]
+struct Hooks {
+    pre_down: Vec<String>,
+    post_down: Vec<String>,
+    save_config: bool,
 }
 
 /// A reload or a save that meta was asked for.
@@ -181,6 +208,7 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> Result<(), SupervisorErro
         }
     };
     let served = supervisor.start().and_then(|()| {
+        fault::at("report")?;
         report
             .ready(plan.log.as_ref())
             .map_err(|error| SupervisorError::System {

@@ -105,6 +105,13 @@ pub(crate) fn change(runtime: &Runtime, name: &str, request: &Request, verb: &st
             response: Response::Ok,
             ..
         }) => Ok(()),
+        Ok(Answer {
+            response: Response::Noted { remark },
+            ..
+        }) => {
+            eprintln!("ringway: {verb} {name}: done, but {remark}");
+            Ok(())
+        }
         Ok(Answer { response, .. }) => {
             Err(Trouble::unexpected(&response).failure(runtime, name, verb))
         }

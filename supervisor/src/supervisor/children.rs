@@ -52,7 +52,10 @@ impl Supervisor<'_> {
         add_all(&mut all, fds::DOORBELLS, &self.doorbells)?;
         let queues = self.tun.as_ref().map_or(&[][..], |tun| tun.queues());
         add_all(&mut all, fds::tun(self.plan.settings.workers), queues)?;
-        let cpu = self.plan.settings.cpu(slot);
+        let cpu = self
+            .cpus
+            .get(usize::from(slot) % self.cpus.len().max(1))
+            .copied();
         let mut extra = vec![
             "--slot".to_owned(),
             slot.to_string(),
@@ -108,21 +111,19 @@ impl Supervisor<'_> {
     }
 
     /// Gives every process the sockets of the present generation.
-    pub(super) fn hand_out_sockets(&self) -> Result<(), SupervisorError> {
+    pub(super) fn hand_out_sockets(&mut self) -> Result<(), SupervisorError> {
         let groups: Vec<GroupInfo> = self.groups.iter().map(|group| group.info.clone()).collect();
-        let metas: Vec<BorrowedFd<'_>> = self.groups.iter().map(|group| group.meta()).collect();
+        // The groups stay while they are lent out, whatever happens to the list.
+        let lent = self.groups.clone();
+        let metas: Vec<BorrowedFd<'_>> = lent.iter().map(|group| group.meta()).collect();
         let message = ToMeta::Sockets {
             generation: self.generation,
             groups: groups.clone(),
         };
         self.send_meta(&message, &metas)?;
-        let shards: Vec<BorrowedFd<'_>> = self
-            .groups
-            .iter()
-            .flat_map(|group| group.shards())
-            .collect();
+        let shards: Vec<BorrowedFd<'_>> = lent.iter().flat_map(|group| group.shards()).collect();
         let parts: Vec<&[BorrowedFd<'_>]> = shards.chunks(FDS_PER_MESSAGE).collect();
-        for child in &self.children {
+        for child in &mut self.children {
             if !matches!(child.role, Role::Worker(_)) {
                 continue;
             }
@@ -133,42 +134,59 @@ impl Supervisor<'_> {
                     part: part as u16,
                     parts: parts.len() as u16,
                 };
-                child
-                    .send(&message, fds)
-                    .map_err(|error| SupervisorError::Channel {
-                        to: child.name(),
-                        error,
-                    })?;
+                let sent = child.send(&message, fds);
+                sent.map_err(|error| SupervisorError::Channel {
+                    to: child.name(),
+                    error,
+                })?;
             }
         }
         Ok(())
     }
 
-    /// Sends meta a message.
+    /// Sends meta a message, now or when there is room.
     pub(super) fn send_meta(
-        &self,
+        &mut self,
         message: &ToMeta,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(), SupervisorError> {
         let Some(meta) = self.child(Role::Meta) else {
             return Ok(());
         };
-        meta.send(message, fds)
-            .map_err(|error| SupervisorError::Channel {
-                to: meta.name(),
-                error,
-            })
+        let sent = meta.send(message, fds);
+        sent.map_err(|error| SupervisorError::Channel {
+            to: meta.name(),
+            error,
+        })
     }
 
-    /// Sends meta a message that it can do without.
-    pub(super) fn tell_meta(&self, message: &ToMeta) {
+    /// Sends meta a message; when that can't be done at all, the gateway ends.
+    pub(super) fn tell_meta(&mut self, message: &ToMeta) {
         if let Err(error) = self.send_meta(message, &[]) {
-            tracing::warn!("{error}");
+            self.end(End::Failed(error.to_string()));
         }
     }
 
-    pub(super) fn child(&self, role: Role) -> Option<&Child> {
-        self.children.iter().find(|child| child.role == role)
+    /// Whether a process of this role runs.
+    pub(super) fn has(&self, role: Role) -> bool {
+        self.children.iter().any(|child| child.role == role)
+    }
+
+    fn child(&mut self, role: Role) -> Option<&mut Child> {
+        self.children.iter_mut().find(|child| child.role == role)
+    }
+
+    /// Sends what had to wait for room.
+    pub(super) fn flush_children(&mut self) {
+        let mut failed = None;
+        for child in self.children.iter_mut().filter(|child| child.waits()) {
+            if let Err(error) = child.flush() {
+                failed = Some(format!("message to {}: {error}", child.name()));
+            }
+        }
+        if let Some(why) = failed {
+            self.end(End::Failed(why));
+        }
     }
 
     /// Reaps what ended.
@@ -185,6 +203,8 @@ impl Supervisor<'_> {
             let slot = self.segments.view.process(role);
             slot.pid.store(0, Ordering::Release);
             slot.set_state(ProcessState::Empty);
+            // What it read is no longer read: nobody needs to wait for its epoch.
+            slot.offline();
             if self.phase != Phase::Stopping {
                 self.handle_end(role, &name, status);
             }

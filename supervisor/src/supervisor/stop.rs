@@ -20,14 +20,19 @@ impl Supervisor<'_> {
     pub(super) fn stop(&mut self, keep_log: bool) {
         let was_running = self.phase == Phase::Running;
         self.phase = Phase::Stopping;
-        let interface = &self.plan.config.interface;
         if was_running {
-            self.run_last_hooks("PreDown", &interface.pre_down);
-            if interface.save_config {
+            let commands = std::mem::take(&mut self.hooks.pre_down);
+            self.run_last_hooks("PreDown", &commands);
+            if self.hooks.save_config {
                 self.save();
             }
         }
-        if std::mem::take(&mut self.dns_is_set) {
+        // A reload that sets name servers at this moment is cut off; what it set is taken back.
+        let sets_dns = self
+            .change
+            .take()
+            .is_some_and(|change| change.wakes().is_some());
+        if sets_dns || !std::mem::take(&mut self.dns).is_empty() {
             let unset = dns::start_unset(self.plan.cli.name());
             if let Err(error) = unset
                 .map_err(|error| error.to_string())
@@ -44,7 +49,8 @@ impl Supervisor<'_> {
         self.groups.clear();
         self.retiring.clear();
         if was_running {
-            self.run_last_hooks("PostDown", &interface.post_down);
+            let commands = std::mem::take(&mut self.hooks.post_down);
+            self.run_last_hooks("PostDown", &commands);
         }
         self.plan.runtime.remove(keep_log);
         tracing::info!(interface = self.plan.cli.name(), "stopped");
@@ -64,15 +70,14 @@ impl Supervisor<'_> {
     }
 
     fn save(&mut self) {
-        if self.child(Role::Meta).is_none() {
+        if !self.has(Role::Meta) {
             tracing::warn!("the configuration is not saved: meta is dead");
             return;
         }
         let id = self.ask(None);
         self.tell_meta(&ToMeta::Save { id });
         let saved = self.turn_until(SAVE_LIMIT, |supervisor| {
-            supervisor.child(Role::Meta).is_none()
-                || !supervisor.asked.iter().any(|asked| asked.id == id)
+            !supervisor.has(Role::Meta) || !supervisor.asked.iter().any(|asked| asked.id == id)
         });
         if !saved {
             tracing::warn!(
@@ -84,7 +89,7 @@ impl Supervisor<'_> {
 
     /// Workers first, so that meta hears their last events; the helper ends with meta.
     fn stop_processes(&mut self) {
-        for child in &self.children {
+        for child in &mut self.children {
             self.segments
                 .view
                 .process(child.role)

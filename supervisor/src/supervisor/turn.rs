@@ -1,5 +1,6 @@
 //! One turn of the loop: wait, then look at everything that may have changed.
 
+use super::change::Change;
 use super::{End, Phase, Supervisor};
 use crate::channel::{FromMeta, ToMeta};
 use crate::job::{Job, JobError};
@@ -24,6 +25,10 @@ enum Said {
 impl Supervisor<'_> {
     /// Waits at most this long for something, also of `extra`, and deals with all there is.
     pub(super) fn turn(&mut self, extra: Option<BorrowedFd<'_>>, limit: Duration) {
+        let limit = match &self.change {
+            Some(change) => limit.min(change.remaining()),
+            None => limit,
+        };
         self.wait(extra, limit.min(PERIOD));
         while let Some(asked) = self.signals.next() {
             match asked {
@@ -36,7 +41,10 @@ impl Supervisor<'_> {
             }
         }
         self.listen_to_children();
+        self.flush_children();
         self.reap();
+        self.reap_orphans();
+        self.go_on_with_change();
         if self.links.drain() || self.tun_is_gone() {
             self.refresh_link();
         }
@@ -64,6 +72,14 @@ impl Supervisor<'_> {
 
     /// Turns until a command ended: it may itself need the gateway (`wg set` in a hook).
     pub(super) fn finish(&mut self, mut job: Job) -> Result<(), JobError> {
+        self.job = Some(job.pid());
+        let outcome = self.outcome(&mut job);
+        drop(job);
+        self.job = None;
+        outcome
+    }
+
+    fn outcome(&mut self, job: &mut Job) -> Result<(), JobError> {
         loop {
             if let Some(outcome) = job.outcome() {
                 return outcome;
@@ -84,11 +100,14 @@ impl Supervisor<'_> {
             readable(self.addresses.as_fd()),
         ];
         for child in &self.children {
-            fds.push(readable(child.channel()));
+            let mut flags = PollFlags::POLLIN;
+            flags.set(PollFlags::POLLOUT, child.waits());
+            fds.push(PollFd::new(child.channel(), flags));
             fds.push(readable(child.end()));
         }
         fds.extend(self.control.fds().map(readable));
         fds.extend(extra.map(readable));
+        fds.extend(self.change.as_ref().and_then(Change::wakes).map(readable));
         if let (Some(tun), None) = (&self.tun, &self.end) {
             // No events asked for: only the error that follows from deletion.
             fds.push(PollFd::new(tun.any_queue(), PollFlags::empty()));
@@ -121,16 +140,13 @@ impl Supervisor<'_> {
         for (role, said) in heard {
             match said {
                 Ok(Said::Meta(FromMeta::Ready) | Said::Worker(FromWorker::Ready)) => {
-                    self.note_ready(role)
+                    self.note_ready(role);
                 }
                 Ok(
                     Said::Meta(FromMeta::SocketsTaken { generation })
                     | Said::Worker(FromWorker::SocketsTaken { generation }),
                 ) => self.note_generation(role, generation),
-                Ok(Said::Meta(FromMeta::Request { id, what })) => {
-                    let result = self.grant(what);
-                    self.tell_meta(&ToMeta::Answer { id, result });
-                }
+                Ok(Said::Meta(FromMeta::Request { id, what })) => self.grant(id, what),
                 Ok(Said::Meta(FromMeta::Done { id, result })) => self.finish_asked(id, result),
                 Ok(Said::Worker(FromWorker::InterfaceGone)) => self.refresh_link(),
                 Err(error) => self.end(End::Failed(format!(
