@@ -38,6 +38,5 @@ pub fn errno(answer: &str) -> i32 {
         .lines()
         .find_map(|line| line.strip_prefix("errno="))
         .and_then(|value| value.parse::<i32>().ok())
-        .map(i32::abs)
-        .unwrap_or_else(|| panic!("an answer without errno: {answer:?}"))
+        .map_or_else(|| panic!("an answer without errno: {answer:?}"), i32::abs)
 }
