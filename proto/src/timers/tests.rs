@@ -276,13 +276,12 @@ fn zeroed_keys_neither_end_a_handshake_nor_begin_one() {
     let due = timers.next_deadline(&activity, None).unwrap();
     assert_eq!(expire(&mut timers, &activity, due), [Action::Initiate]);
     timers.initiation_sent(due, 0);
-    let mut now = due;
-    let mut actions = vec![];
-    while actions != [Action::GiveUp] {
-        now = timers.next_deadline(&activity, None).unwrap();
-        actions = expire(&mut timers, &activity, now);
-        if actions == [Action::Initiate] {
-            timers.initiation_sent(now, 0);
+    loop {
+        let now = timers.next_deadline(&activity, None).unwrap();
+        match expire(&mut timers, &activity, now)[..] {
+            [Action::Initiate] => timers.initiation_sent(now, 0),
+            [Action::GiveUp] => break,
+            ref other => panic!("{other:?}"),
         }
     }
     // Another packet shortly before the keys go.

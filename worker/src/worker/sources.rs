@@ -36,7 +36,7 @@ impl Worker {
             };
             match command {
                 Command::SessionReady { peer } => {
-                    self.egress.session_ready(&mut self.parts.ctx, peer)
+                    self.egress.session_ready(&mut self.parts.ctx, peer);
                 }
                 Command::DropStaged { peer } => self.egress.drop_staged(&mut self.parts.ctx, peer),
                 Command::Keepalive { lane, local_index } => {
