@@ -49,11 +49,6 @@ impl Request {
 pub enum Response {
     /// Done.
     Ok,
-    /// Done, but for something that a person should know.
-    Noted {
-        /// One line.
-        remark: String,
-    },
     /// SCM_RIGHTS of the same message holds one read-only descriptor per entry, in this order.
     Segments {
         /// Which segments came along.
@@ -65,6 +60,11 @@ pub enum Response {
     Error {
         /// What failed, with which value, and what to do.
         message: String,
+    },
+    /// Done, but for something that a person should know.
+    Noted {
+        /// One line.
+        remark: String,
     },
 }
 

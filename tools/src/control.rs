@@ -159,6 +159,7 @@ impl Trouble {
             Response::Segments { .. } => "Segments",
             Response::Info(_) => "Info",
             Response::Error { .. } => "Error",
+            Response::Noted { .. } => "Noted",
         };
         Trouble::Broken(format!("it answered {kind}"))
     }
