@@ -25,8 +25,10 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// Datagrams a batch.
+/// Datagrams a batch, at most and at least: room is prepared for each before the call, which a
+/// socket with one datagram should not pay for.
 const BATCH: usize = 64;
+const SHORT_BATCH: usize = 8;
 /// The longest datagram: 65,535 bytes of IP packet hold a little less.
 const ROOM: usize = 65_536;
 /// From one datagram's place to the next. Not a power of two, or all places would share the same
@@ -79,6 +81,8 @@ pub(crate) enum Filled {
 pub(crate) struct Ingress {
     buffer: Box<[u8]>,
     receiver: Receiver,
+    /// How many datagrams the next call asks for.
+    batch: usize,
     datagrams: Vec<Datagram>,
     opened: Vec<Opened>,
     /// The last count of lost datagrams that each socket told, by group and shard.
@@ -90,6 +94,7 @@ impl Ingress {
         Ingress {
             buffer: vec![0; BATCH * STRIDE].into_boxed_slice(),
             receiver: Receiver::new(BATCH),
+            batch: SHORT_BATCH,
             datagrams: Vec::with_capacity(BATCH),
             opened: Vec::with_capacity(BATCH),
             lost: Vec::new(),
@@ -139,14 +144,23 @@ impl Ingress {
                 passed_on: false,
             });
         };
-        let result = self
-            .receiver
-            .receive(socket, &mut self.buffer, STRIDE, ROOM, BATCH, note);
+        let result =
+            self.receiver
+                .receive(socket, &mut self.buffer, STRIDE, ROOM, self.batch, note);
         match result {
-            Ok(count) if count == BATCH => Filled::Part,
-            // Empty, or an error of an earlier datagram (ICMP), told once and then gone: what
-            // waits behind it is reported again.
-            Ok(_) | Err(_) => Filled::All,
+            Ok(count) if count == self.batch => {
+                self.batch = (2 * self.batch).min(BATCH);
+                Filled::Part
+            }
+            Ok(count) => {
+                if count < self.batch / 4 {
+                    self.batch = (self.batch / 2).max(SHORT_BATCH);
+                }
+                Filled::All
+            }
+            // An error of an earlier datagram (ICMP), told once and then gone: what waits behind
+            // it is reported again.
+            Err(_) => Filled::All,
         }
     }
 
