@@ -8,7 +8,7 @@ pub(crate) use crate::sys::scm::Packets;
 
 use nix::sys::memfd::MFdFlags;
 use ringway_proto::codec;
-use ringway_proto::config::Config;
+use ringway_proto::config::{Config, Interface, Table};
 use ringway_proto::prefix::Prefix;
 use ringway_worker::control::GroupInfo;
 use serde::de::DeserializeOwned;
@@ -142,6 +142,8 @@ pub(crate) enum Privileged {
         destination: SocketAddr,
         /// The firewall mark to ask with.
         fwmark: u32,
+        /// The device to leave by; 0: any, or the one that the sockets are bound to.
+        ifindex: u32,
     },
 }
 
@@ -152,8 +154,41 @@ pub(crate) struct InterfaceChange {
     pub(crate) addresses: Vec<Prefix>,
     /// Its MTU; `None` leaves it as it is.
     pub(crate) mtu: Option<u16>,
+    /// Where its routes go.
+    pub(crate) table: Table,
+    /// The name servers.
+    pub(crate) dns: Vec<IpAddr>,
+    /// The search domains.
+    pub(crate) dns_search: Vec<String>,
+    /// The commands before it goes down.
+    pub(crate) pre_down: Vec<String>,
+    /// The commands after it went down.
+    pub(crate) post_down: Vec<String>,
+    /// Whether the running configuration is saved at the end.
+    pub(crate) save_config: bool,
     // The routes are not here, since 130,000 of them fit no message: they are those of the `state`
     // segment, which meta has published before it asks.
+}
+
+impl InterfaceChange {
+    /// What this configuration wants.
+    pub(crate) fn of(interface: &Interface) -> InterfaceChange {
+        InterfaceChange {
+            addresses: interface.addresses.clone(),
+            mtu: interface.mtu,
+            table: interface.table,
+            dns: interface.dns.clone(),
+            dns_search: interface.dns_search.clone(),
+            pre_down: interface.pre_down.clone(),
+            post_down: interface.post_down.clone(),
+            save_config: interface.save_config,
+        }
+    }
+
+    /// Whether it fits a message.
+    pub(crate) fn fits(&self) -> bool {
+        codec::encode(self).is_ok_and(|bytes| bytes.len() < MESSAGE_LIMIT - 64)
+    }
 }
 
 /// A privileged request that was done.
@@ -193,10 +228,23 @@ pub(crate) struct Refused {
     pub(crate) message: String,
 }
 
+impl Refused {
+    /// With the error's own words.
+    pub(crate) fn new(errno: i32, error: &dyn std::fmt::Display) -> Refused {
+        Refused {
+            errno,
+            message: error.to_string(),
+        }
+    }
+}
+
 /// Puts a configuration into a memfd, to go beside [`ToMeta::Start`].
 pub(crate) fn write_config(config: &Config) -> Result<OwnedFd, ChannelError> {
     let bytes = Zeroizing::new(codec::encode(config)?);
-    let mut file = File::from(nix::sys::memfd::memfd_create(c"ringway-config", MFdFlags::MFD_CLOEXEC)?);
+    let mut file = File::from(nix::sys::memfd::memfd_create(
+        c"ringway-config",
+        MFdFlags::MFD_CLOEXEC,
+    )?);
     file.write_all(&bytes)?;
     Ok(file.into())
 }
@@ -225,14 +273,23 @@ pub(crate) enum ChannelError {
 }
 
 /// Sends one message with its descriptors.
-pub(crate) fn send<T: Serialize>(to: &Packets, message: &T, fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+pub(crate) fn send<T: Serialize>(
+    to: &Packets,
+    message: &T,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), ChannelError> {
     Ok(to.send(&codec::encode(message)?, fds)?)
 }
 
 /// Receives one message with its descriptors; `None` is end of file.
-pub(crate) fn receive<T: DeserializeOwned>(from: &Packets) -> Result<Option<(T, Vec<OwnedFd>)>, ChannelError> {
+pub(crate) fn receive<T: DeserializeOwned>(
+    from: &Packets,
+) -> Result<Option<(T, Vec<OwnedFd>)>, ChannelError> {
     let Some(received) = from.receive(MESSAGE_LIMIT)? else {
         return Ok(None);
     };
-    Ok(Some((codec::decode(&received.bytes, MESSAGE_LIMIT)?, received.fds)))
+    Ok(Some((
+        codec::decode(&received.bytes, MESSAGE_LIMIT)?,
+        received.fds,
+    )))
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A route is asked for again, when the peer shakes hands, at most this often.
 const ROUTE_AGE: Duration = Duration::from_secs(60);
 
-/// And of a peer that moves about at most this often; its next handshake asks for the last place.
+/// And of a peer that moves about at most this often.
 const ROAM_AGE: Duration = Duration::from_secs(1);
 
 impl Core {
@@ -21,17 +21,24 @@ impl Core {
         let Some(peer) = self.peers.get_mut(slot) else {
             return;
         };
-        let former = peer.endpoint.replace(source.into());
-        if former == peer.endpoint {
-            return;
-        }
+        let former = peer.endpoint;
         let moved = former.map(|former| former.remote) != Some(source.remote);
         if moved {
             peer.path.reset();
             peer.looped = false;
         }
+        let mut endpoint = Endpoint::from(source);
+        if endpoint.ifindex == peer.path.dead_end {
+            // It is heard by one device and reached by another.
+            endpoint.ifindex = 0;
+        }
+        peer.endpoint = Some(endpoint);
+        if former == peer.endpoint {
+            return;
+        }
+        let by_another = former.is_none_or(|former| former.ifindex != endpoint.ifindex);
         self.publish_path(slot);
-        if moved {
+        if moved || (by_another && endpoint.ifindex != 0) {
             self.ask_route_unless(slot, ROAM_AGE);
         }
     }
@@ -63,6 +70,7 @@ impl Core {
         }
         peer.roamed = order;
         self.learn_endpoint(slot, endpoint.into());
+        self.reschedule(slot);
     }
 
     /// Somebody said where the peer is.
@@ -85,8 +93,7 @@ impl Core {
         let Some(peer) = self.peers.get_mut(slot) else {
             return;
         };
-        let wanted = std::mem::take(&mut peer.wanted) || peer.keepalive != 0;
-        if wanted && known.is_none() {
+        if known.is_none() && (std::mem::take(&mut peer.wanted) || peer.keepalive != 0) {
             self.want_session(slot);
         }
     }
@@ -128,6 +135,9 @@ impl Core {
     /// Nothing that was learned of our own addresses holds any more (another port or mark).
     pub(super) fn forget_locals(&mut self) {
         for slot in self.peers.slots() {
+            if let Some(peer) = self.peers.get_mut(slot) {
+                peer.path.dead_end = 0;
+            }
             self.forget_local(slot);
         }
     }
@@ -141,36 +151,47 @@ impl Core {
         let Some(endpoint) = peer.endpoint else {
             return;
         };
-        peer.path.asked = Some(now);
-        let (incarnation, destination) = (peer.incarnation, endpoint.remote);
+        peer.path.asked_now(now);
+        let (incarnation, destination, ifindex) =
+            (peer.incarnation, endpoint.remote, endpoint.ifindex);
         self.request(
             Purpose::Route {
                 peer: slot,
                 incarnation,
                 destination,
+                ifindex,
             },
             Privileged::RouteOf {
                 destination,
                 fwmark,
+                ifindex,
             },
         );
     }
 
     /// Asks again when the last answer is old.
     pub(super) fn refresh_route(&mut self, slot: PeerSlot) {
-        self.ask_route_unless(slot, ROUTE_AGE);
-    }
-
-    /// Asks unless that was done within `age`.
-    fn ask_route_unless(&mut self, slot: PeerSlot, age: Duration) {
-        let now = self.now;
-        let old = self
-            .peers
-            .get(slot)
-            .is_some_and(|peer| peer.path.asked.is_none_or(|asked| now.since(asked) >= age));
-        if old {
+        if self.route_is_older(slot, ROUTE_AGE) {
             self.ask_route(slot);
         }
+    }
+
+    /// Asks now, or as soon as the last question is so old: nobody who moves about, or says that the
+    /// way is wrong, makes more questions than that.
+    fn ask_route_unless(&mut self, slot: PeerSlot, age: Duration) {
+        if self.route_is_older(slot, age) {
+            self.ask_route(slot);
+        } else if let Some(peer) = self.peers.get_mut(slot) {
+            peer.path.ask_later(age);
+        }
+    }
+
+    fn route_is_older(&self, slot: PeerSlot, age: Duration) -> bool {
+        self.peers.get(slot).is_some_and(|peer| {
+            peer.path
+                .asked
+                .is_none_or(|asked| self.now.since(asked) >= age)
+        })
     }
 
     /// The answer to [`Core::ask_route`].
@@ -179,6 +200,7 @@ impl Core {
         slot: PeerSlot,
         incarnation: u32,
         destination: SocketAddr,
+        ifindex: u32,
         answer: &Result<Granted, Refused>,
     ) {
         let Some(peer) = self.peers.same(slot, incarnation) else {
@@ -187,6 +209,10 @@ impl Core {
         if peer.endpoint.map(|endpoint| endpoint.remote) != Some(destination) {
             return;
         }
+        if ifindex != 0 && answer.is_err() {
+            return self.leave_device(slot, ifindex);
+        }
+        peer.answer = None;
         // No route: the datagrams themselves will tell.
         let Ok(Granted::Route { mtu, own, .. }) = *answer else {
             return;
@@ -204,14 +230,32 @@ impl Core {
         }
     }
 
-    /// A peer's endpoint turned out to lie behind its own tunnel.
-    pub(super) fn looped(&mut self, slot: PeerSlot) {
+    /// A peer is heard by a device that no route back to it uses: answers leave as the routes say,
+    /// from the same address.
+    fn leave_device(&mut self, slot: PeerSlot, ifindex: u32) {
         let Some(peer) = self.peers.get_mut(slot) else {
             return;
         };
-        if !std::mem::replace(&mut peer.looped, true) {
-            self.tell_loop(slot);
+        peer.path.dead_end = ifindex;
+        let answer = peer.answer.take();
+        match &mut peer.endpoint {
+            Some(endpoint) if endpoint.ifindex == ifindex => endpoint.ifindex = 0,
+            _ => return,
         }
+        self.publish_path(slot);
+        self.ask_route(slot);
+        if let Some(mut answer) = answer {
+            // The first one went nowhere.
+            answer.to.ifindex = 0;
+            self.out.datagrams.push(*answer);
+        }
+    }
+
+    /// A worker saw in its own tunnel what looks like a datagram to the peer's endpoint. Anybody
+    /// inside can send such a packet, so only the table says whether it is a loop.
+    pub(super) fn doubt_route(&mut self, slot: PeerSlot) {
+        self.ask_route_unless(slot, ROAM_AGE);
+        self.reschedule(slot);
     }
 
     fn tell_loop(&mut self, slot: PeerSlot) {

@@ -7,9 +7,10 @@ use std::time::Duration;
 /// (RFC 1191, section 6.3).
 const LEARNED_LIFETIME: Duration = Duration::from_secs(600);
 
-/// Nothing may ask for less: the least that IPv4 has to carry (RFC 1191), and a forged message
-/// must not make every packet a hundred.
-const LEAST: u16 = 576;
+/// Nothing may ask for less than what a family has to carry (RFC 1191; RFC 8200, section 5): a forged
+/// message must not make a hundred of every packet.
+const LEAST_V4: u16 = 576;
+const LEAST_V6: u16 = 1280;
 
 /// The greatest datagrams to one peer, IP header included; 0 in what it gives is unknown.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -18,16 +19,41 @@ pub(crate) struct PathMtu {
     route: u16,
     /// When the table was asked last.
     pub(crate) asked: Option<Instant>,
+    /// When to ask again, though nothing else happens.
+    asks_at: Option<Instant>,
     /// What a refused datagram told, and when.
     learned: Option<(u16, Instant)>,
+    /// The device by which no route leads to the endpoint, though it is heard by it; 0: none.
+    pub(crate) dead_end: u32,
 }
 
 impl PathMtu {
-    /// The path carries no more than this. `false`: that was known.
-    pub(crate) fn lower(&mut self, mtu: u16, now: Instant) -> bool {
+    /// The path, of IPv6 or IPv4, carries no more than this. `false`: that was known.
+    pub(crate) fn lower(&mut self, mtu: u16, v6: bool, now: Instant) -> bool {
         let before = self.current();
-        self.learned = Some((mtu.max(LEAST), now));
+        let mtu = mtu.max(if v6 { LEAST_V6 } else { LEAST_V4 });
+        // Late news of a wider part of the path says nothing about its narrowest.
+        self.expire(now);
+        if self.learned.is_none_or(|(learned, _)| mtu <= learned) {
+            self.learned = Some((mtu, now));
+        }
         self.current() != before
+    }
+
+    /// The table is asked now.
+    pub(crate) fn asked_now(&mut self, now: Instant) {
+        self.asked = Some(now);
+        self.asks_at = None;
+    }
+
+    /// The table is to be asked when the last question is so old.
+    pub(crate) fn ask_later(&mut self, age: Duration) {
+        self.asks_at = self.asked.map(|asked| asked + age);
+    }
+
+    /// When the table is to be asked.
+    pub(crate) fn asks_at(&self) -> Option<Instant> {
+        self.asks_at
     }
 
     /// The route's MTU; one that has grown voids what was learned before. `false`: no change.
@@ -45,6 +71,7 @@ impl PathMtu {
     pub(crate) fn reset(&mut self) {
         *self = PathMtu {
             asked: self.asked,
+            asks_at: self.asks_at,
             ..PathMtu::default()
         };
     }
@@ -80,9 +107,11 @@ mod tests {
         let mut path = PathMtu::default();
         assert_eq!(path.current(), 0);
         path.set_route(1500);
-        assert!(path.lower(1280, Instant(1)));
-        assert!(!path.lower(1280, Instant(2)));
+        assert!(path.lower(1280, false, Instant(1)));
+        assert!(!path.lower(1280, false, Instant(2)));
         assert_eq!(path.current(), 1280);
+        assert!(!path.lower(1400, false, Instant(2)));
+        assert_eq!(path.current(), 1280, "the narrowest part counts");
         let end = path.deadline().unwrap();
         assert!(!path.expire(Instant(end.0 - 1)));
         assert!(path.expire(end));
@@ -93,7 +122,7 @@ mod tests {
     fn a_route_that_grew_voids_what_was_learned() {
         let mut path = PathMtu::default();
         path.set_route(1280);
-        path.lower(1200, Instant(1));
+        path.lower(1200, false, Instant(1));
         assert!(!path.set_route(1280));
         assert!(path.set_route(1500));
         assert_eq!(path.current(), 1500);
@@ -102,7 +131,10 @@ mod tests {
     #[test]
     fn a_forged_message_has_a_floor() {
         let mut path = PathMtu::default();
-        path.lower(68, Instant(1));
-        assert_eq!(path.current(), LEAST);
+        path.lower(68, false, Instant(1));
+        assert_eq!(path.current(), 576);
+        let mut path = PathMtu::default();
+        path.lower(68, true, Instant(1));
+        assert_eq!(path.current(), 1280);
     }
 }

@@ -6,6 +6,7 @@
 use super::path::PathMtu;
 use super::resolve::Resolving;
 use super::sessions::Sessions;
+use super::source::Datagram;
 use ringway_proto::cookie::MacMaker;
 use ringway_proto::endpoint::HostPort;
 use ringway_proto::keys::{PresharedKey, PublicKey};
@@ -61,14 +62,21 @@ pub(crate) struct Peer {
     pub(crate) initiation_received: Option<Instant>,
     /// Answers of ours in a row that no session came of.
     pub(crate) unconfirmed: u32,
+    /// Initiations in a row that nobody answered; traffic that asks for a session again does not
+    /// set it back.
+    pub(crate) unanswered: u32,
+    /// Our last answer, until the route that it takes is known to lead anywhere.
+    pub(crate) answer: Option<Box<Datagram>>,
     /// The last completed handshake, Unix nanoseconds; 0: never.
     pub(crate) last_handshake_unix_ns: u64,
     /// Bytes of handshake messages from it.
     pub(crate) handshake_rx_bytes: u64,
     /// Bytes of handshake messages to it.
     pub(crate) handshake_tx_bytes: u64,
-    /// Why it did not connect the last time.
+    /// Why it does not connect, and since when.
     pub(crate) refusal: Option<Refusal>,
+    /// When that was last found so, Unix nanoseconds.
+    pub(crate) refused_unix_ns: u64,
     /// What is known of the path to it.
     pub(crate) path: PathMtu,
     /// Session and counter of the packet that moved its endpoint last.
@@ -94,6 +102,14 @@ impl Peer {
     /// The persistent keepalive as the timers take it.
     pub(crate) fn keepalive(&self) -> Option<Duration> {
         (self.keepalive != 0).then(|| Duration::from_secs(u64::from(self.keepalive)))
+    }
+
+    /// The path to where it is carries no more than this. `false`: that was known.
+    pub(crate) fn lower_path(&mut self, mtu: u16, now: Instant) -> bool {
+        let v6 = self
+            .endpoint
+            .is_some_and(|endpoint| endpoint.remote.is_ipv6());
+        self.path.lower(mtu, v6, now)
     }
 
     /// The name, or the key where there is none, for a message.
@@ -142,6 +158,7 @@ impl PeerTable {
         &mut self,
         public_key: PublicKey,
         constants: Constants,
+        now: Instant,
     ) -> Option<&mut Peer> {
         let slot = match self.free.pop() {
             Some(Reverse(slot)) => slot,
@@ -153,6 +170,9 @@ impl PeerTable {
             None => return None,
         };
         let history = &mut self.histories[slot as usize];
+        // What the activity words say is of the slot's last user.
+        let mut timers = PeerTimers::new(constants);
+        timers.reset(now);
         // 0 stands for no peer and for not armed.
         history.0 = history.0.wrapping_add(1).max(1);
         history.1 = history.1.wrapping_add(1).max(1);
@@ -174,14 +194,17 @@ impl PeerTable {
             pending: None,
             sessions: Sessions::default(),
             serial: 0,
-            timers: PeerTimers::new(constants),
+            timers,
             arm_generation: history.1,
             initiation_received: None,
             unconfirmed: 0,
+            unanswered: 0,
+            answer: None,
             last_handshake_unix_ns: 0,
             handshake_rx_bytes: 0,
             handshake_tx_bytes: 0,
             refusal: None,
+            refused_unix_ns: 0,
             path: PathMtu::default(),
             roamed: (0, 0),
             wanted: false,
@@ -262,6 +285,11 @@ impl PeerTable {
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
+
+    /// Whether slots that are taken now come back by themselves.
+    pub(crate) fn frees_soon(&self) -> bool {
+        self.has_removed() || self.is_waiting()
+    }
 }
 
 #[cfg(test)]
@@ -275,24 +303,36 @@ mod tests {
     #[test]
     fn a_slot_is_reused_after_its_grace_by_another_incarnation() {
         let mut table = PeerTable::new(1);
-        let first = table.insert(key(1), Constants::WIREGUARD).unwrap();
+        let first = table
+            .insert(key(1), Constants::WIREGUARD, Instant(0))
+            .unwrap();
         let (slot, incarnation) = (first.slot, first.incarnation);
-        assert!(table.insert(key(2), Constants::WIREGUARD).is_none());
+        assert!(
+            table
+                .insert(key(2), Constants::WIREGUARD, Instant(0))
+                .is_none()
+        );
         assert!(table.remove(slot).is_some());
         assert_eq!(table.find(&key(1)), None);
         table.advance(|_| true, |_| {});
         assert!(
-            table.insert(key(2), Constants::WIREGUARD).is_none(),
+            table
+                .insert(key(2), Constants::WIREGUARD, Instant(0))
+                .is_none(),
             "routes may name it"
         );
         table.seal(9);
         table.advance(|epoch| epoch < 9, |_| {});
         assert!(
-            table.insert(key(2), Constants::WIREGUARD).is_none(),
+            table
+                .insert(key(2), Constants::WIREGUARD, Instant(0))
+                .is_none(),
             "a worker may hold it"
         );
         table.advance(|_| true, |_| {});
-        let second = table.insert(key(2), Constants::WIREGUARD).unwrap();
+        let second = table
+            .insert(key(2), Constants::WIREGUARD, Instant(0))
+            .unwrap();
         assert_eq!(second.slot, slot);
         assert_ne!(second.incarnation, incarnation);
         assert!(table.same(slot, incarnation).is_none());

@@ -21,6 +21,8 @@ pub(crate) enum Purpose {
         incarnation: u32,
         /// The endpoint that was asked for.
         destination: SocketAddr,
+        /// The device that it was asked for; 0: any.
+        ifindex: u32,
     },
 }
 

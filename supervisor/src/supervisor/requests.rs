@@ -1,9 +1,9 @@
 //! What meta and the tools ask for.
 
 use super::{Asked, End, Phase, Supervisor};
-use crate::channel::{Granted, InterfaceChange, Privileged, Refused, ToMeta};
+use crate::channel::{Granted, Privileged, Refused, ToMeta};
 use crate::control::Token;
-use crate::interface::{self, Wanted};
+use crate::interface;
 use crate::netlink::Whereabouts;
 use crate::sockets::{self, Listen};
 use nix::libc;
@@ -19,89 +19,103 @@ use std::sync::Arc;
 
 impl Supervisor<'_> {
     /// Does what meta may not do itself.
-    pub(super) fn grant(&mut self, what: Privileged) -> Result<Granted, Refused> {
-        match what {
-            Privileged::Listen { port, addresses, device, fwmark } => {
-                self.listen(Listen { port, addresses, device, fwmark })
-            }
-            Privileged::Fwmark(fwmark) => {
-                sockets::set_fwmark(&self.groups, fwmark).map_err(|error| refused(error.errno(), &error))?;
-                self.listen.fwmark = fwmark;
-                self.fwmark = (fwmark != 0).then_some(fwmark);
-                Ok(Granted::Done)
-            }
-            Privileged::Interface(change) => self.change_interface(&change),
-            Privileged::RouteOf { destination, fwmark } => self.route_of(destination, fwmark),
-        }
+    pub(super) fn grant(&mut self, id: u32, what: Privileged) {
+        let result = match what {
+            Privileged::Listen {
+                port,
+                addresses,
+                device,
+                fwmark,
+            } => self.listen(Listen {
+                port,
+                addresses,
+                device,
+                fwmark,
+            }),
+            Privileged::Fwmark(fwmark) => self.change_mark(fwmark),
+            Privileged::Interface(change) => return self.begin_change(id, change),
+            Privileged::RouteOf {
+                destination,
+                fwmark,
+                ifindex,
+            } => self.route_of(destination, fwmark, ifindex),
+        };
+        self.answer_meta(id, result);
+    }
+
+    fn change_mark(&mut self, fwmark: u32) -> Result<Granted, Refused> {
+        sockets::set_fwmark(&self.groups, fwmark)
+            .map_err(|error| Refused::new(error.errno(), &error))?;
+        self.listen.fwmark = fwmark;
+        self.fwmark = (fwmark != 0).then_some(fwmark);
+        Ok(Granted::Done)
     }
 
     fn listen(&mut self, listen: Listen) -> Result<Granted, Refused> {
         let shards = self.plan.settings.shards;
-        let (groups, port) =
-            sockets::open(&listen, shards, &self.groups).map_err(|error| refused(error.errno(), &error))?;
+        let (groups, port) = sockets::open(&listen, shards, &self.groups)
+            .map_err(|error| Refused::new(error.errno(), &error))?;
         let same = groups.len() == self.groups.len()
-            && groups.iter().zip(&self.groups).all(|(new, old)| Arc::ptr_eq(new, old));
+            && groups
+                .iter()
+                .zip(&self.groups)
+                .all(|(new, old)| Arc::ptr_eq(new, old));
         self.listen = Listen { port, ..listen };
         if !same {
             let former = std::mem::replace(&mut self.groups, groups);
             self.generation += 1;
             self.retiring.push((self.generation, former));
-            self.hand_out_sockets().map_err(|error| refused(libc::EIO, &error))?;
+            self.hand_out_sockets()
+                .map_err(|error| Refused::new(libc::EIO, &error))?;
             tracing::info!(port, "listening");
         }
         Ok(Granted::Listening { port })
     }
 
-    fn change_interface(&mut self, change: &InterfaceChange) -> Result<Granted, Refused> {
-        if !interface::reachable(self.whereabouts) {
-            let message = "the interface is in another network namespace: set its addresses and routes there";
-            return Err(refused(libc::EOPNOTSUPP, &message));
-        }
-        let table = self.plan.config.interface.table;
-        let routes = self.published_routes().map_err(|error| refused(libc::EIO, &error))?;
-        let chosen = interface::choose_mark(&mut self.netlink, table, self.fwmark, &routes)
-            .map_err(|error| refused(error.errno(), &error))?;
-        if let Some(mark) = chosen {
-            sockets::set_fwmark(&self.groups, mark).map_err(|error| refused(error.errno(), &error))?;
-            self.listen.fwmark = mark;
-            self.fwmark = chosen;
-        }
-        let wanted = Wanted {
-            name: &self.link.name,
-            index: self.link.index,
-            addresses: &change.addresses,
-            routes: &routes,
-            table,
-            fwmark: self.fwmark,
-        };
-        self.setup.addresses(&mut self.netlink, wanted).map_err(|error| refused(error.errno(), &error))?;
-        if let Some(mtu) = change.mtu {
-            self.netlink
-                .set_link_mtu(self.link.index, Whereabouts::Here, u32::from(mtu))
-                .map_err(|error| refused(error.errno(), &error))?;
-        }
-        self.setup.routes(&mut self.netlink, wanted).map_err(|error| refused(error.errno(), &error))?;
-        Ok(Granted::Interface { fwmark: chosen })
-    }
-
     /// Every allowed IP of every peer, as the workers see them.
-    fn published_routes(&self) -> Result<Vec<Prefix>, SegmentError> {
+    pub(super) fn published_routes(&self) -> Result<Vec<Prefix>, SegmentError> {
         let fd = self.segments.state.readable.as_fd();
         let segment = Segment::attach(fd, SegmentKind::State, Access::ReadOnly)?;
         let routes = State::attach(&segment)?.routes().entries();
-        Ok(routes.iter().filter_map(|route| Prefix::new(route.address, route.length).ok()).collect())
+        Ok(routes
+            .iter()
+            .filter_map(|route| Prefix::new(route.address, route.length).ok())
+            .collect())
     }
 
-    fn route_of(&mut self, destination: SocketAddr, fwmark: u32) -> Result<Granted, Refused> {
-        let hop = self.netlink.route_of(destination, fwmark).map_err(|error| refused(error.errno(), &error))?;
+    fn route_of(
+        &mut self,
+        destination: SocketAddr,
+        fwmark: u32,
+        ifindex: u32,
+    ) -> Result<Granted, Refused> {
+        let by = match &self.listen.device {
+            // All that is sent leaves by it, whatever the tables say of other devices.
+            Some(device) if ifindex == 0 => {
+                let link = self.netlink.link_named(device, Whereabouts::Here);
+                link.map_err(|error| Refused::new(error.errno(), &error))?
+                    .index
+            }
+            _ => ifindex,
+        };
+        let hop = self
+            .netlink
+            .route_by(destination, fwmark, by)
+            .map_err(|error| Refused::new(error.errno(), &error))?;
         let mtu = if let Some(mtu) = hop.mtu {
             mtu
         } else {
             let link = self.netlink.link(hop.ifindex, None);
-            link.map_err(|error| refused(error.errno(), &error))?.mtu
+            link.map_err(|error| Refused::new(error.errno(), &error))?
+                .mtu
         };
         let own = interface::reachable(self.whereabouts) && hop.ifindex == self.link.index;
-        Ok(Granted::Route { ifindex: hop.ifindex, mtu, source: hop.source, own })
+        Ok(Granted::Route {
+            ifindex: hop.ifindex,
+            mtu,
+            source: hop.source,
+            own,
+        })
     }
 
     /// Does or begins what a tool asks.
@@ -109,8 +123,12 @@ impl Supervisor<'_> {
         match request {
             Request::Segments => {
                 let segments = vec![ReadableSegment::State, ReadableSegment::Rings];
-                let fds = [self.segments.state.readable.as_fd(), self.segments.rings.readable.as_fd()];
-                self.control.answer(from, &Response::Segments { segments }, &fds);
+                let fds = [
+                    self.segments.state.readable.as_fd(),
+                    self.segments.rings.readable.as_fd(),
+                ];
+                self.control
+                    .answer(from, &Response::Segments { segments }, &fds);
             }
             Request::Info => {
                 let info = Response::Info(Box::new(self.info()));
@@ -124,7 +142,8 @@ impl Supervisor<'_> {
                 self.end(End::Asked);
             }
             Request::Reload { .. } | Request::SaveConfig if self.phase != Phase::Running => {
-                let message = "the gateway is starting or stopping: try again when it runs".to_owned();
+                let message =
+                    "the gateway is starting or stopping: try again when it runs".to_owned();
                 self.control.answer(from, &Response::Error { message }, &[]);
             }
             Request::Reload { keep_runtime } => self.reload(*keep_runtime, Some(from)),
@@ -138,7 +157,8 @@ impl Supervisor<'_> {
     /// Has meta read the configuration again.
     pub(super) fn reload(&mut self, keep_runtime: bool, from: Option<Token>) {
         if self.plan.config_path.is_none() {
-            let message = "this gateway has no configuration file: it is configured by wg".to_owned();
+            let message =
+                "this gateway has no configuration file: it is configured by wg".to_owned();
             if let Some(from) = from {
                 self.control.answer(from, &Response::Error { message }, &[]);
             } else {
@@ -153,7 +173,10 @@ impl Supervisor<'_> {
     /// A number for a request to meta, and who waits for it.
     pub(super) fn ask(&mut self, from: Option<Token>) -> u32 {
         self.last_id = self.last_id.wrapping_add(1);
-        self.asked.push(Asked { id: self.last_id, from });
+        self.asked.push(Asked {
+            id: self.last_id,
+            from,
+        });
         self.last_id
     }
 
@@ -163,6 +186,13 @@ impl Supervisor<'_> {
             return;
         };
         let asked = self.asked.swap_remove(at);
+        let result = result.map(|remark| {
+            let mut remarks = std::mem::take(&mut self.remarks);
+            if !remark.is_empty() {
+                remarks.push(remark);
+            }
+            remarks.join("; ")
+        });
         match &result {
             Ok(remark) if remark.is_empty() => {}
             Ok(remark) => tracing::info!("{remark}"),
@@ -170,7 +200,8 @@ impl Supervisor<'_> {
         }
         if let Some(from) = asked.from {
             let response = match result {
-                Ok(_) => Response::Ok,
+                Ok(remark) if remark.is_empty() => Response::Ok,
+                Ok(remark) => Response::Noted { remark },
                 Err(message) => Response::Error { message },
             };
             self.control.answer(from, &response, &[]);
@@ -185,7 +216,9 @@ impl Supervisor<'_> {
             pid: std::process::id(),
             meta_pid: self.pid_of(Role::Meta),
             helper_pid: self.pid_of(Role::Helper),
-            worker_pids: workers.map(|slot| self.pid_of(Role::Worker(WorkerSlot(slot)))).collect(),
+            worker_pids: workers
+                .map(|slot| self.pid_of(Role::Worker(WorkerSlot(slot))))
+                .collect(),
             started_unix_ns: self.started_unix_ns,
             config_path: self.plan.config_path.clone(),
             poll: self.plan.settings.poll,
@@ -202,8 +235,4 @@ impl Supervisor<'_> {
                 .collect(),
         }
     }
-}
-
-fn refused(errno: i32, error: &dyn std::fmt::Display) -> Refused {
-    Refused { errno, message: error.to_string() }
 }

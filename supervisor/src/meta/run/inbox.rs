@@ -143,9 +143,10 @@ impl Loop {
                 peer,
                 incarnation,
                 destination,
+                ifindex,
             }) => {
                 self.core
-                    .route_answer(peer, incarnation, destination, &result);
+                    .route_answer(peer, incarnation, destination, ifindex, &result);
             }
             None => {}
         }
