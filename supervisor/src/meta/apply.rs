@@ -9,7 +9,7 @@ use super::core::Core;
 use super::jobs::JobPurpose;
 use super::requests::Purpose;
 use super::resolve::Resolving;
-use super::transaction::preshared;
+use super::transaction::{Asked, preshared};
 use crate::channel::{FromMeta, Granted, InterfaceChange, Privileged, Refused, Start};
 use crate::helper::protocol::{Outcome, Work};
 use ringway_proto::config::{Config, Interface, Peer};
@@ -32,14 +32,22 @@ pub(crate) struct Reload {
     /// What was read, once it was.
     config: Option<Box<Config>>,
     step: Step,
-    waits: Option<u32>,
-    remark: &'static str,
+    waits: Option<Waits>,
+    remark: String,
+}
+
+/// What the supervisor was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    Sockets(Asked),
+    Interface(u32),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Listen,
     Fwmark,
+    /// The peers; some may wait for slots.
     Tables,
     /// The workers' table is behind the peers' allowed IPs.
     Routes,
@@ -55,7 +63,8 @@ impl Core {
         self.automatic_port = config.interface.listen_port.unwrap_or(0) == 0;
         self.config_path = start.config_path;
         self.check_limits(&config, 0, 0)?;
-        self.apply(config, false)?;
+        // Nobody was removed, so everybody has a slot.
+        let _ = self.apply(&config, false)?;
         self.publish_gateway();
         Ok(())
     }
@@ -74,7 +83,7 @@ impl Core {
             config: None,
             step: Step::Listen,
             waits: None,
-            remark: "",
+            remark: String::new(),
         })
     }
 
@@ -163,7 +172,9 @@ impl Core {
         }
     }
 
-    fn apply(&mut self, config: Config, keep_runtime: bool) -> Result<(), LimitReached> {
+    /// `false`: peers wait for the slots of those that were removed; to be called again when the
+    /// workers have seen the routes. What is done already is done again without effect.
+    fn apply(&mut self, config: &Config, keep_runtime: bool) -> Result<bool, LimitReached> {
         self.set_private_key(config.interface.private_key.clone());
         let wanted: HashSet<_> = config.peers.iter().map(|peer| peer.public_key).collect();
         for slot in self.peers.slots() {
@@ -185,7 +196,11 @@ impl Core {
             if own == Some(peer.public_key) {
                 continue;
             }
-            slots.push((self.peer_for(peer.public_key)?, peer));
+            match self.peer_for(peer.public_key) {
+                Ok(slot) => slots.push((slot, peer)),
+                Err(_) if self.peers.frees_soon() => return Ok(false),
+                Err(error) => return Err(error),
+            }
         }
         // Prefixes first: one that moves from a peer to another must not be lost in between.
         for (slot, peer) in &slots {
@@ -204,8 +219,8 @@ impl Core {
             }
             self.apply_peer(*slot, peer);
         }
-        self.config = config;
-        Ok(())
+        self.config = config.clone();
+        Ok(true)
     }
 
     fn apply_peer(&mut self, slot: PeerSlot, wanted: &Peer) {
@@ -261,6 +276,11 @@ impl Reload {
         if let Err(error) = core.check_limits(&config, kept.len(), routes) {
             return self.fail(core, error.to_string());
         }
+        if !InterfaceChange::of(&config.interface).fits() {
+            let error = "Address, DNS, PreDown and PostDown are more than 64 KiB together: a reload \
+                         takes less; start the gateway again";
+            return self.fail(core, error.to_owned());
+        }
         self.config = Some(config);
         self.step(core)
     }
@@ -272,25 +292,29 @@ impl Reload {
         id: u32,
         result: Result<Granted, Refused>,
     ) -> bool {
-        if self.waits != Some(id) {
+        let answer = match self.waits {
+            Some(Waits::Sockets(asked)) => asked.answered(core, id, result),
+            Some(Waits::Interface(asked)) if asked == id => Some(result.map(|granted| {
+                if let Granted::Interface { fwmark: Some(mark) } = granted {
+                    core.marked(mark);
+                }
+            })),
+            _ => None,
+        };
+        let Some(answer) = answer else {
             return false;
-        }
+        };
         self.waits = None;
-        match result {
-            Ok(Granted::Listening { port }) => core.listening(port),
-            Ok(Granted::Interface { fwmark: Some(mark) }) => {
-                core.gateway.fwmark = mark;
-                core.publish_gateway();
-            }
-            Ok(_) => {}
-            Err(refused) => return self.fail(core, refused.message),
+        match answer {
+            Ok(()) => self.step(core),
+            Err(refused) => self.fail(core, refused.message),
         }
-        self.step(core)
     }
 
     /// Goes on after a wait for the workers. `true`: the reload has ended.
     pub(crate) fn go_on(&mut self, core: &mut Core) -> bool {
-        self.step == Step::Routes && self.waits.is_none() && self.step(core)
+        let waits_for_workers = matches!(self.step, Step::Tables | Step::Routes);
+        waits_for_workers && self.waits.is_none() && self.step(core)
     }
 
     /// Goes on until something has to be waited for. `true`: the reload has ended.
@@ -303,31 +327,31 @@ impl Reload {
             match self.step {
                 Step::Listen => {
                     self.step = Step::Fwmark;
-                    if listens_elsewhere(before, after) {
-                        let what = Privileged::Listen {
-                            port: after
-                                .listen_port
-                                .filter(|port| *port != 0)
-                                .unwrap_or(core.gateway.listen_port),
-                            addresses: after.listen_addresses.clone(),
-                            device: after.bind_device.clone(),
-                            fwmark: core.gateway.fwmark,
-                        };
-                        self.waits = Some(core.request(Purpose::Reload, what));
+                    if listens_elsewhere(core.gateway.listen_port, before, after) {
+                        let asked = core.listen_as(Purpose::Reload, after);
+                        self.waits = Some(Waits::Sockets(asked));
                     }
                 }
                 Step::Fwmark => {
                     self.step = Step::Tables;
                     // Without one in the file, what a default route needs is the supervisor's choice.
                     if let Some(mark) = after.fwmark {
-                        self.waits = core.set_fwmark(Purpose::Reload, mark);
+                        let asked = core.set_fwmark(Purpose::Reload, mark);
+                        self.waits = asked.map(Waits::Sockets);
                     }
                 }
                 Step::Tables => {
-                    self.step = Step::Routes;
                     self.remark = later(before, after);
-                    if let Err(error) = core.apply(Config::clone(config), self.keep_runtime) {
-                        return self.fail(core, error.to_string());
+                    match core.apply(config, self.keep_runtime) {
+                        Ok(true) => self.step = Step::Routes,
+                        Ok(false) => {
+                            // Slots come back only when no table names their former peers.
+                            return match core.publish_routes() {
+                                Ok(()) | Err(PublishError::Busy) => false,
+                                Err(full) => self.fail(core, full.to_string()),
+                            };
+                        }
+                        Err(error) => return self.fail(core, error.to_string()),
                     }
                 }
                 Step::Routes => {
@@ -339,14 +363,12 @@ impl Reload {
                         }
                     }
                     tracing::info!("configuration read again");
-                    let change = InterfaceChange {
-                        addresses: after.addresses.clone(),
-                        mtu: after.mtu,
-                    };
-                    self.waits = Some(core.request(Purpose::Reload, Privileged::Interface(change)));
+                    let change = InterfaceChange::of(after);
+                    let id = core.request(Purpose::Reload, Privileged::Interface(change));
+                    self.waits = Some(Waits::Interface(id));
                 }
                 Step::Interface => {
-                    core.done(self.id, Ok(self.remark.to_owned()));
+                    core.done(self.id, Ok(self.remark.clone()));
                     return true;
                 }
             }
@@ -363,28 +385,33 @@ impl Reload {
 }
 
 /// Whether other sockets are needed. A file that names no port is content with the one there is.
-fn listens_elsewhere(before: &Interface, after: &Interface) -> bool {
+fn listens_elsewhere(present: u16, before: &Interface, after: &Interface) -> bool {
     let port = after.listen_port.filter(|port| *port != 0);
-    port.is_some_and(|port| before.listen_port != Some(port))
+    port.is_some_and(|port| port != present)
         || before.listen_addresses != after.listen_addresses
         || before.bind_device != after.bind_device
 }
 
-/// What a reload can't change, for whoever asked for it.
-fn later(before: &Interface, after: &Interface) -> &'static str {
-    let fixed = |interface: &Interface| {
-        (
-            interface.workers,
-            interface.shards,
-            interface.cpus.clone(),
-            interface.poll,
-            interface.limits,
-            interface.table,
-        )
-    };
-    if fixed(before) == fixed(after) {
-        ""
-    } else {
-        "Workers, Shards, CPUs, Poll, Table and the limits take effect at the next start"
+/// What a reload can't change, for whoever asked for it; empty when it changed all.
+fn later(before: &Interface, after: &Interface) -> String {
+    let differs = [
+        ("PreUp", before.pre_up != after.pre_up),
+        ("PostUp", before.post_up != after.post_up),
+        ("Workers", before.workers != after.workers),
+        ("Shards", before.shards != after.shards),
+        ("CPUs", before.cpus != after.cpus),
+        ("Poll", before.poll != after.poll),
+        ("the limits", before.limits != after.limits),
+    ];
+    let names: Vec<&str> = differs
+        .into_iter()
+        .filter_map(|(name, differs)| differs.then_some(name))
+        .collect();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!(
+            "changed in the file, but taken only at the next start: {}",
+            names.join(", ")
+        ),
     }
 }

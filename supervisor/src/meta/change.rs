@@ -35,12 +35,14 @@ impl Core {
         self.gateway.public_key = public.map_or([0; 32], |public| *public.as_bytes());
         self.publish_gateway();
         for slot in self.peers.slots() {
+            // Packets wait for a session or it is kept alive. To all others a session comes with the
+            // next packet: a thousand at once would be a flood of our own.
             let wanted = self.peers.get(slot).is_some_and(|peer| {
-                peer.sessions.current.is_some() || peer.timers.handshake_under_way()
+                peer.timers.handshake_under_way() || peer.wanted || peer.keepalive != 0
             });
             self.drop_sessions(slot);
             self.reschedule(slot);
-            if wanted || self.peers.get(slot).is_some_and(|peer| peer.keepalive != 0) {
+            if wanted {
                 self.want_session(slot);
             }
         }
@@ -51,13 +53,11 @@ impl Core {
         if let Some(slot) = self.peers.find(&public_key) {
             return Ok(slot);
         }
-        let Some(peer) = self.peers.insert(public_key, self.constants) else {
-            let error = LimitReached {
+        let Some(peer) = self.peers.insert(public_key, self.constants, self.now) else {
+            return Err(LimitReached {
                 field: "peers",
                 value: self.peers.limit(),
-            };
-            tracing::error!("{error}");
-            return Err(error);
+            });
         };
         let slot = peer.slot;
         // The slot's greatest time stamp is another's.

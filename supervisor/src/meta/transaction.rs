@@ -4,6 +4,8 @@
 use super::core::Core;
 use super::requests::Purpose;
 use crate::channel::{Granted, Privileged, Refused};
+use ringway_proto::config::Interface;
+use ringway_proto::endpoint::HostPort;
 use ringway_proto::keys::PresharedKey;
 use ringway_proto::prefix::Prefix;
 use ringway_proto::uapi::{AllowedIpChange, PeerChange, SetItem, errno};
@@ -19,8 +21,48 @@ pub(crate) struct Transaction {
     /// What was given to whom, and who had it: taken back when the table turns out to be full.
     given: Vec<(Prefix, PeerSlot, Option<PeerSlot>)>,
     /// The request to the supervisor that it waits for.
-    waits: Option<u32>,
+    waits: Option<Asked>,
+    /// A peer that waits for a slot.
+    homeless: Option<PeerChange>,
     error: Option<i32>,
+}
+
+/// A request to the supervisor, and what is so once it is granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Its number.
+    id: u32,
+    change: Change,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// Another port, of the kernel's choice or not.
+    Port { automatic: bool },
+    /// The firewall mark.
+    Mark(u32),
+}
+
+impl Asked {
+    /// Takes the answer to it; `None`: it is the answer to something else.
+    pub(crate) fn answered(
+        self,
+        core: &mut Core,
+        id: u32,
+        result: Result<Granted, Refused>,
+    ) -> Option<Result<(), Refused>> {
+        if self.id != id {
+            return None;
+        }
+        Some(result.map(|granted| match (granted, self.change) {
+            (Granted::Listening { port }, Change::Port { automatic }) => {
+                core.automatic_port = automatic;
+                core.listening(port);
+            }
+            (_, Change::Mark(mark)) => core.marked(mark),
+            _ => {}
+        }))
+    }
 }
 
 /// How far a step got.
@@ -44,6 +86,7 @@ impl Transaction {
             rest: None,
             given: Vec::new(),
             waits: None,
+            homeless: None,
             error: None,
         }
     }
@@ -55,17 +98,16 @@ impl Transaction {
         id: u32,
         result: Result<Granted, Refused>,
     ) -> bool {
-        if self.waits != Some(id) {
+        let Some(answer) = self
+            .waits
+            .and_then(|asked| asked.answered(core, id, result))
+        else {
             return false;
-        }
+        };
         self.waits = None;
-        match result {
-            Ok(Granted::Listening { port }) => core.listening(port),
-            Ok(_) => {}
-            Err(refused) => {
-                tracing::warn!("{}", refused.message);
-                self.error = Some(refused.errno);
-            }
+        if let Err(refused) = answer {
+            tracing::warn!("{}", refused.message);
+            self.error = Some(refused.errno);
         }
         true
     }
@@ -89,11 +131,17 @@ impl Transaction {
                 self.allowed_ip(core, slot, change);
                 continue;
             }
-            let Some(item) = self.items.next() else { break };
+            let homeless = self.homeless.take().map(SetItem::Peer);
+            let Some(item) = homeless.or_else(|| self.items.next()) else {
+                break;
+            };
             budget -= 1;
             self.item(core, item);
             if self.waits.is_some() {
                 return Progress::Waits;
+            }
+            if self.homeless.is_some() {
+                return self.free_slots(core);
             }
         }
         self.finish(core)
@@ -132,9 +180,17 @@ impl Transaction {
         if known.is_none() && (change.update_only || own == Some(change.public_key)) {
             return;
         }
-        let Ok(slot) = core.peer_for(change.public_key) else {
-            self.error = Some(errno::ENOSPC);
-            return;
+        let slot = match core.peer_for(change.public_key) {
+            Ok(slot) => slot,
+            Err(_) if core.peers.frees_soon() => {
+                self.homeless = Some(change);
+                return;
+            }
+            Err(error) => {
+                tracing::error!("{error}");
+                self.error = Some(errno::ENOSPC);
+                return;
+            }
         };
         if known.is_none() {
             if let Some(peer) = core.peers.get_mut(slot) {
@@ -146,6 +202,9 @@ impl Transaction {
         }
         if let Some(endpoint) = change.endpoint {
             core.configure_endpoint(slot, endpoint);
+        }
+        if let Some(host) = change.lookup {
+            core.configure_host(slot, host);
         }
         if change.replace_allowed_ips {
             core.disallow_all(slot);
@@ -165,6 +224,17 @@ impl Transaction {
             Ok(former) if former == Some(slot) => {}
             Ok(former) => self.given.push((change.prefix, slot, former)),
             Err(_) => self.error = Some(errno::ENOSPC),
+        }
+    }
+
+    /// The slots of removed peers come back when no worker finds them in the routes any more.
+    fn free_slots(&mut self, core: &mut Core) -> Progress {
+        match core.publish_routes() {
+            Ok(()) | Err(PublishError::Busy) => Progress::Busy,
+            Err(PublishError::Full) => {
+                self.homeless = None;
+                self.finish(core)
+            }
         }
     }
 
@@ -197,7 +267,7 @@ impl Transaction {
 
 impl Core {
     /// Listens on another port. `None`: that is so already.
-    pub(super) fn listen(&mut self, purpose: Purpose, port: u16) -> Option<u32> {
+    pub(super) fn listen(&mut self, purpose: Purpose, port: u16) -> Option<Asked> {
         let same = if port == 0 {
             self.automatic_port
         } else {
@@ -207,7 +277,6 @@ impl Core {
             self.automatic_port &= port == 0;
             return None;
         }
-        self.automatic_port = port == 0;
         let interface = &self.config.interface;
         let what = Privileged::Listen {
             port,
@@ -215,7 +284,29 @@ impl Core {
             device: interface.bind_device.clone(),
             fwmark: self.gateway.fwmark,
         };
-        Some(self.request(purpose, what))
+        Some(Asked {
+            id: self.request(purpose, what),
+            change: Change::Port {
+                automatic: port == 0,
+            },
+        })
+    }
+
+    /// Listens where the configuration says; where it names no port, on the same one.
+    pub(super) fn listen_as(&mut self, purpose: Purpose, interface: &Interface) -> Asked {
+        let port = interface.listen_port.filter(|port| *port != 0);
+        let what = Privileged::Listen {
+            port: port.unwrap_or(self.gateway.listen_port),
+            addresses: interface.listen_addresses.clone(),
+            device: interface.bind_device.clone(),
+            fwmark: self.gateway.fwmark,
+        };
+        Asked {
+            id: self.request(purpose, what),
+            change: Change::Port {
+                automatic: port.is_none() && self.automatic_port,
+            },
+        }
     }
 
     /// Another port is listened on.
@@ -226,25 +317,34 @@ impl Core {
     }
 
     /// Marks what is sent. `None`: that is so already.
-    pub(super) fn set_fwmark(&mut self, purpose: Purpose, mark: u32) -> Option<u32> {
-        if mark == self.gateway.fwmark {
-            return None;
-        }
+    pub(super) fn set_fwmark(&mut self, purpose: Purpose, mark: u32) -> Option<Asked> {
+        (mark != self.gateway.fwmark).then(|| Asked {
+            id: self.request(purpose, Privileged::Fwmark(mark)),
+            change: Change::Mark(mark),
+        })
+    }
+
+    /// What is sent is marked like this now.
+    pub(super) fn marked(&mut self, mark: u32) {
         self.gateway.fwmark = mark;
         self.publish_gateway();
         self.forget_locals();
-        Some(self.request(purpose, Privileged::Fwmark(mark)))
     }
 
     /// An administrator says where a peer is; a name that the file gave no longer counts.
     pub(super) fn configure_endpoint(&mut self, slot: PeerSlot, remote: std::net::SocketAddr) {
-        if let Some(peer) = self.peers.get_mut(slot) {
-            peer.host = Some(remote.into());
-            peer.resolving = super::resolve::Resolving::default();
-        }
-        self.set_endpoint(slot, remote);
+        self.configure_host(slot, remote.into());
         // The routes may have changed since it was set to the same address before.
         self.refresh_route(slot);
+    }
+
+    /// The same, with what only the helper can make an address of.
+    fn configure_host(&mut self, slot: PeerSlot, host: HostPort) {
+        if let Some(peer) = self.peers.get_mut(slot) {
+            peer.host = Some(host);
+            peer.resolving = super::resolve::Resolving::default();
+        }
+        self.resolve(slot);
     }
 }
 
