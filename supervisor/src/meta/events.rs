@@ -11,7 +11,7 @@ impl Core {
         add(&self.rings.meta_counters().events, 1);
         match event {
             Event::NeedHandshake { peer, incarnation } => {
-                if self.peers.same(peer, incarnation).is_some() {
+                if self.peers.same(peer, incarnation).is_some() && !self.has_good_session(peer) {
                     self.want_session(peer);
                 }
             }
@@ -47,7 +47,7 @@ impl Core {
                 if self
                     .peers
                     .same(peer, incarnation)
-                    .is_some_and(|known| known.path.lower(mtu, now))
+                    .is_some_and(|known| known.lower_path(mtu, now))
                 {
                     self.publish_path(peer);
                     self.reschedule(peer);
@@ -55,10 +55,20 @@ impl Core {
             }
             Event::Looped { peer, incarnation } => {
                 if self.peers.same(peer, incarnation).is_some() {
-                    self.looped(peer);
+                    self.doubt_route(peer);
                 }
             }
         }
+    }
+
+    /// Whether a session serves that is so young that a worker may not have known of it yet when it
+    /// asked.
+    fn has_good_session(&self, slot: PeerSlot) -> bool {
+        let current = self.peers.get(slot).and_then(|peer| peer.sessions.current);
+        current.is_some_and(|session| {
+            self.now.since(session.born) < self.constants.rekey_after
+                && self.activities.send_counter(session.lane) < self.constants.rekey_after_messages
+        })
     }
 
     fn confirmed(&mut self, lane: LaneSlot, local_index: u32) {

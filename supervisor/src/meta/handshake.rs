@@ -20,7 +20,7 @@ use ringway_shm::state::{Endpoint, RefusalReason};
 const UNCONFIRMED: u32 = 2;
 
 /// After so many initiations without an answer the silence is told.
-const SILENT_ATTEMPTS: u32 = 2;
+pub(super) const SILENT_ATTEMPTS: u32 = 2;
 
 impl Core {
     /// Takes a datagram as it came: noise ends here at the cost of one hash, handshakes wait in the
@@ -29,6 +29,10 @@ impl Core {
         let counters = self.rings.meta_counters();
         add(&counters.rx_packets, 1);
         add(&counters.rx_bytes, datagram.len() as u64);
+        if source.remote.port() == 0 {
+            // Nobody can be answered there.
+            return self.dropped(DropReason::BadType);
+        }
         let wrong_length = |length: usize, expected: usize| {
             if length < expected {
                 DropReason::Truncated
@@ -85,11 +89,16 @@ impl Core {
             return;
         };
         peer.timers.initiation_sent(now, random);
-        if peer.timers.attempts() >= SILENT_ATTEMPTS {
+        let silence = peer.unanswered;
+        peer.unanswered += 1;
+        if silence >= SILENT_ATTEMPTS {
             let at = peer
                 .endpoint
                 .map_or(super::refusals::NOWHERE, |endpoint| endpoint.remote);
             self.refuse(slot, RefusalReason::NoAnswer, at);
+        }
+        if silence > 0 {
+            self.doubt_endpoint(slot);
         }
         if let Some((endpoint, message)) = self.make_initiation(slot) {
             add(&self.rings.meta_counters().initiations_sent, 1);
@@ -283,6 +292,7 @@ impl Core {
         peer.unconfirmed = if unconfirmed { peer.unconfirmed + 1 } else { 0 };
         let wrong_psk = peer.unconfirmed >= UNCONFIRMED;
         peer.initiation_received = Some(now);
+        peer.unanswered = 0;
         peer.handshake_rx_bytes += Initiation::LEN as u64;
         peer.timers.response_sent(now);
         let session = next_session(peer, lane, index, now, false);
@@ -298,7 +308,12 @@ impl Core {
             self.refuse(slot, RefusalReason::PresharedKey, source.remote);
         }
         add(&self.rings.meta_counters().responses_sent, 1);
-        self.send(slot, source.into(), &bytes);
+        if let Some(peer) = self.peers.get_mut(slot) {
+            let to = peer.endpoint.unwrap_or(source.into());
+            let answer = Datagram::new(to.into(), HANDSHAKE_TOS, Some(slot), &bytes);
+            peer.answer = (to.ifindex != 0).then(|| Box::new(answer));
+            self.send(slot, to, &bytes);
+        }
         self.reschedule(slot);
     }
 
@@ -332,6 +347,7 @@ impl Core {
         peer.pending = None;
         peer.handshake_rx_bytes += Response::LEN as u64;
         peer.timers.session_established(now);
+        peer.unanswered = 0;
         let session = next_session(peer, lane, message.receiver, now, true);
         let retired = peer.sessions.install_initiated(session);
         self.publish_keys(slot, session, remote_index, &keys);
@@ -356,6 +372,8 @@ impl Core {
         };
         peer.last_handshake_unix_ns = unix_ns;
         peer.unconfirmed = 0;
+        peer.unanswered = 0;
+        peer.answer = None;
         peer.resolving.answered();
         let first = !std::mem::replace(&mut peer.up, true);
         add(&self.rings.meta_counters().sessions, 1);

@@ -28,12 +28,18 @@ impl Core {
                 let Some(peer) = self.peers.get_mut(slot) else {
                     continue;
                 };
+                let wanted = std::mem::take(&mut peer.wanted);
                 if peer.keepalive != 0 {
                     peer.timers.keepalive_started(now);
                     self.send_keepalive(slot);
+                } else if wanted {
+                    self.want_session(slot);
                 }
             } else {
                 self.workers.broadcast(Command::DropStaged { peer: slot });
+                if let Some(peer) = self.peers.get_mut(slot) {
+                    peer.wanted = false;
+                }
                 self.drop_sessions(slot);
             }
             self.reschedule(slot);

@@ -6,7 +6,8 @@ use ringway_shm::state::{Refusal, RefusalReason};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// The same reason is written again only after this time: a flood must not become a flood of writes.
+/// Of the same reason another sender is written only after this time: a flood from everywhere must
+/// not become a flood of writes.
 const REPEAT: Duration = Duration::from_secs(1);
 
 /// A silence is not worth telling when something better was told so recently.
@@ -23,16 +24,20 @@ impl Core {
         let Some(peer) = self.peers.get_mut(slot) else {
             return;
         };
-        let age =
-            |refusal: &Refusal| Duration::from_nanos(unix_ns.saturating_sub(refusal.at_unix_ns));
+        let age = Duration::from_nanos(unix_ns.saturating_sub(peer.refused_unix_ns));
         if let Some(last) = &peer.refusal {
-            let repeated = last.reason == reason && last.from == from && age(last) < REPEAT;
-            let vaguer =
-                reason == RefusalReason::NoAnswer && last.reason != reason && age(last) < BETTER;
-            if repeated || vaguer {
+            if same(last, reason, from) {
+                // It holds since it was first found.
+                peer.refused_unix_ns = unix_ns;
+                return;
+            }
+            let elsewhere = last.reason == reason && age < REPEAT;
+            let vaguer = reason == RefusalReason::NoAnswer && last.reason != reason && age < BETTER;
+            if elsewhere || vaguer {
                 return;
             }
         }
+        peer.refused_unix_ns = unix_ns;
         peer.refusal = Some(Refusal {
             reason,
             at_unix_ns: unix_ns,
@@ -59,7 +64,7 @@ impl Core {
     pub(super) fn refuse_unknown(&mut self, reason: RefusalReason, from: SocketAddr) {
         if let Some(last) = &self.gateway.last_refusal {
             let age = Duration::from_nanos(self.unix_ns.saturating_sub(last.at_unix_ns));
-            if last.reason == reason && age < REPEAT {
+            if same(last, reason, from) || (last.reason == reason && age < REPEAT) {
                 return;
             }
         }
@@ -77,4 +82,9 @@ impl Core {
             peer.refusal = None;
         }
     }
+}
+
+/// Whether it is told already. A sender's port may be another each time.
+fn same(last: &Refusal, reason: RefusalReason, from: SocketAddr) -> bool {
+    last.reason == reason && last.from.ip() == from.ip()
 }

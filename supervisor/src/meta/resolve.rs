@@ -2,6 +2,7 @@
 //! unanswered, since what a name stands for moves.
 
 use super::core::Core;
+use super::handshake::SILENT_ATTEMPTS;
 use super::jobs::JobPurpose;
 use super::refusals::NOWHERE;
 use crate::helper::protocol::{Outcome, Work};
@@ -159,7 +160,7 @@ impl Core {
         peer.resolving.finished(usable.is_err(), now);
         match usable {
             Ok(usable) => {
-                let silent = peer.timers.attempts() > 1;
+                let silent = peer.unanswered > SILENT_ATTEMPTS;
                 let chosen = choose(&usable, known, silent);
                 self.set_endpoint(slot, chosen);
             }

@@ -96,20 +96,31 @@ impl Core {
 
     /// Ends every session of a peer and the handshake under way.
     pub(super) fn drop_sessions(&mut self, slot: PeerSlot) {
+        let now = self.now;
+        let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        let pending = peer.pending.take();
+        peer.unanswered = 0;
+        peer.timers.reset(now);
+        if let Some(pending) = pending {
+            self.lanes.retire(pending.lane);
+        }
+        self.drop_keys(slot);
+    }
+
+    /// Ends every session of a peer; a handshake under way goes on.
+    pub(super) fn drop_keys(&mut self, slot: PeerSlot) {
         let Some(peer) = self.peers.get_mut(slot) else {
             return;
         };
         let retired = peer.sessions.clear();
-        let pending = peer.pending.take();
         let was_up = std::mem::take(&mut peer.up);
         peer.unconfirmed = 0;
-        peer.timers.reset();
+        peer.answer = None;
         // The path names no lane before its keys go.
         self.publish_path(slot);
         self.retire(retired);
-        if let Some(pending) = pending {
-            self.lanes.retire(pending.lane);
-        }
         if was_up {
             self.run_peer_down(slot);
         }

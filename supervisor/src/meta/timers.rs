@@ -34,9 +34,12 @@ impl Core {
             .keepalive()
             .filter(|_| link_up && peer.endpoint.is_some());
         let wider = peer.path.expire(now);
+        let ask = wider || peer.path.asks_at().is_some_and(|at| at <= now);
         let actions = peer.timers.expire(&activity, keepalive, now, random);
         if wider {
             self.publish_path(slot);
+        }
+        if ask {
             self.ask_route(slot);
         }
         self.resolve_when_due(slot);
@@ -83,6 +86,7 @@ impl Core {
         let wake = [
             schedule.wake,
             peer.path.deadline(),
+            peer.path.asks_at(),
             peer.resolving.deadline(),
         ]
         .into_iter()
@@ -119,9 +123,14 @@ impl Core {
     /// Begins a handshake, now or as soon as the last one is old enough.
     pub(super) fn want_session(&mut self, slot: PeerSlot) {
         let (now, link_up) = (self.now, self.gateway.link_up);
-        let Some(peer) = self.peers.get_mut(slot).filter(|_| link_up) else {
+        let Some(peer) = self.peers.get_mut(slot) else {
             return;
         };
+        if !link_up {
+            // Granted when it comes up.
+            peer.wanted = true;
+            return;
+        }
         if peer.endpoint.is_none() {
             // No attempt is spent on it, so that the first one leaves when the endpoint is known.
             peer.wanted = true;
@@ -147,11 +156,11 @@ impl Core {
 
     fn zero_keys(&mut self, slot: PeerSlot) {
         tracing::debug!(peer = slot.0, "keys are too old: zeroed");
-        self.drop_sessions(slot);
+        self.drop_keys(slot);
     }
 
     /// Before another initiation: our own address may be the trouble, or the peer's.
-    fn doubt_endpoint(&mut self, slot: PeerSlot) {
+    pub(super) fn doubt_endpoint(&mut self, slot: PeerSlot) {
         let Some(peer) = self.peers.get_mut(slot) else {
             return;
         };
