@@ -24,7 +24,8 @@ use zeroize::Zeroize;
 const QUEUE: usize = 256;
 /// A resolver may hang for half a minute, so several names are asked for at once.
 const RESOLVERS: usize = 4;
-const RUNNERS: usize = 2;
+/// Commands at once. Meta gives no more than that, so that a command's time counts from its start.
+pub(crate) const RUNNERS: usize = 4;
 
 /// Why the helper ends before its stream does.
 #[derive(Debug, thiserror::Error)]

@@ -1,17 +1,19 @@
 //! Commands of the configuration, each in a process group of its own and with a time limit.
 
+use crate::sys::process::own_group;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often a running command is looked at.
+/// How soon a command is looked at, and how often one that takes longer.
+const FIRST_POLL: Duration = Duration::from_millis(1);
 const POLL: Duration = Duration::from_millis(20);
 
 /// How long a running command may go on once the helper was told to end.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(1);
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -22,18 +24,22 @@ pub(crate) fn run(
     limit: Duration,
     stopping: &AtomicBool,
 ) -> Result<(), String> {
-    let mut child = Command::new("/bin/sh")
+    let mut shell = Command::new("/bin/sh");
+    shell
         .arg("-c")
         .arg(command)
         .env_clear()
         .env("PATH", PATH)
         .envs(environment.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
-        .process_group(0)
+        .stdin(Stdio::null());
+    // It dies with this thread, which waits for it, and so with the helper.
+    own_group(&mut shell);
+    let mut child = shell
         .spawn()
         .map_err(|error| format!("cannot run `{command}`: {error}: check /bin/sh"))?;
     let mut deadline = Instant::now() + limit;
     let mut told = false;
+    let mut pause = FIRST_POLL;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return judge(command, status),
@@ -53,7 +59,8 @@ pub(crate) fn run(
                 limit.as_secs_f32()
             ));
         }
-        std::thread::sleep(POLL);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(POLL);
     }
 }
 
@@ -104,7 +111,7 @@ mod tests {
         let error = run(
             &command,
             &[],
-            Duration::from_millis(300),
+            Duration::from_secs(2),
             &AtomicBool::new(false),
         )
         .unwrap_err();

@@ -2,10 +2,13 @@
 
 use crate::channel::{self, ChannelError, FromMeta, Packets, ToMeta};
 use crate::helper::protocol::{self, FrameReader, HelperAnswer, HelperJob};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
 
 /// The channel to the supervisor.
@@ -136,6 +139,17 @@ impl Helper {
         }
         self.out.zeroize();
         self.written = 0;
+    }
+
+    /// Waits until there is something to receive or room for what waits, at most so long.
+    pub(crate) fn wait(&self, limit: Duration) -> io::Result<()> {
+        let mut flags = PollFlags::POLLIN;
+        flags.set(PollFlags::POLLOUT, self.waits());
+        let milliseconds = u16::try_from(limit.as_millis()).unwrap_or(u16::MAX).max(1);
+        match poll(&mut [PollFd::new(self.as_fd(), flags)], milliseconds) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Whether something waits for room.

@@ -13,7 +13,7 @@ use super::uapi::Server;
 use super::workers::Workers;
 use super::{MetaError, MetaFds, MetaSettings};
 use crate::channel::FromMeta;
-use crate::helper::protocol::HelperAnswer;
+use crate::helper::protocol::{HelperAnswer, Work};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::time::{ClockId, clock_gettime};
 use ringway_proto::time::Instant;
@@ -49,6 +49,8 @@ const HANDSHAKES: Duration = Duration::from_millis(3);
 const SLEEP: Duration = Duration::from_secs(1);
 /// How soon to look again at what only workers move on.
 const SOON: Duration = Duration::from_millis(5);
+/// How long the last commands may take: the supervisor waits 3 s for meta and the helper to end.
+const LAST_COMMANDS: Duration = Duration::from_millis(1500);
 
 const CONTROL: u64 = 0;
 const DOORBELL: u64 = 1;
@@ -63,8 +65,7 @@ pub(crate) fn run(fds: MetaFds, settings: MetaSettings) -> Result<(), MetaError>
     while !this.stopping {
         this.turn()?;
     }
-    this.end();
-    Ok(())
+    this.end()
 }
 
 struct Loop {
@@ -91,6 +92,8 @@ struct Loop {
     watched: Vec<Option<EpollFlags>>,
     helper_watched: EpollFlags,
     tidied: Instant,
+    /// The workers' table has no room; not tried again before.
+    full_until: Option<Instant>,
     flood: Flood,
 }
 
@@ -154,6 +157,7 @@ impl Loop {
             watched: Vec::new(),
             helper_watched: EpollFlags::EPOLLIN,
             tidied: now,
+            full_until: None,
             flood: Flood::new(now),
         };
         this.watch(CONTROL, EpollFlags::EPOLLIN)?;
@@ -411,14 +415,20 @@ impl Loop {
 
     fn publish(&mut self) -> Result<(), MetaError> {
         self.reload(Reload::go_on);
-        match self.core.publish_routes() {
-            Ok(()) => {}
-            Err(PublishError::Busy) => self.soon = true,
-            Err(PublishError::Full) if self.ready_due => {
-                return Err(MetaError::Routes(PublishError::Full));
+        // A transaction publishes at its end: half of it is nothing to go by.
+        if !self.server.is_busy() && self.full_until.is_none_or(|until| until <= self.core.now) {
+            self.full_until = None;
+            match self.core.publish_routes() {
+                Ok(()) => {}
+                Err(PublishError::Busy) => self.soon = true,
+                Err(PublishError::Full) if self.ready_due => {
+                    return Err(MetaError::Routes(PublishError::Full));
+                }
+                Err(error @ PublishError::Full) => {
+                    tracing::error!("the workers keep the former routes: {error}");
+                    self.full_until = Some(self.core.now + SLEEP);
+                }
             }
-            // Told once a second at most, with the other things that nobody waits for.
-            Err(PublishError::Full) => self.soon = false,
         }
         if self.core.grace() {
             self.soon = true;
@@ -487,12 +497,32 @@ impl Loop {
         Ok(())
     }
 
-    /// Told to stop: every key is wiped, and the peers' commands are under way.
-    fn end(&mut self) {
+    /// Told to stop: every key is wiped, and the peers' commands run, as far as the time goes.
+    fn end(&mut self) -> Result<(), MetaError> {
         self.core.shut_down();
-        let outbox = std::mem::take(self.core.outbox());
-        self.helper.send(outbox.jobs);
         self.core.workers.flush();
+        let end = boot_clock()? + LAST_COMMANDS;
+        loop {
+            let mut outbox = std::mem::take(self.core.outbox());
+            outbox
+                .jobs
+                .retain(|job| matches!(job.work, Work::Script { .. }));
+            self.helper.send(outbox.jobs);
+            if !self.core.scripts_under_way() || self.helper.has_ended() {
+                return Ok(());
+            }
+            let now = boot_clock()?;
+            if now >= end {
+                tracing::warn!(
+                    "not every PeerDown command has ended: the gateway stops all the same"
+                );
+                return Ok(());
+            }
+            self.helper.wait(end.since(now))?;
+            for answer in self.helper.receive() {
+                self.answer(answer);
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::core::Core;
 use super::jobs::JobPurpose;
+use crate::helper::RUNNERS;
 use crate::helper::protocol::{Outcome, Work};
 use ringway_proto::keys::PublicKey;
 use ringway_shm::ids::PeerSlot;
@@ -13,8 +14,8 @@ use std::time::Duration;
 
 /// A command's time.
 const LIMIT: Duration = Duration::from_secs(30);
-/// The helper has this many places for commands; more wait here.
-const RUNNING: usize = 32;
+/// And how much later its answer may come.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// Commands that run and that wait.
 #[derive(Debug, Default)]
@@ -40,6 +41,11 @@ impl Core {
     /// A peer's last session is gone.
     pub(super) fn run_peer_down(&mut self, slot: PeerSlot) {
         self.run(slot, false);
+    }
+
+    /// Whether a command runs or waits.
+    pub(crate) fn scripts_under_way(&self) -> bool {
+        !(self.scripts.running.is_empty() && self.scripts.order.is_empty())
     }
 
     /// A command has ended.
@@ -95,7 +101,7 @@ impl Core {
 
     fn start_scripts(&mut self) {
         for _ in 0..self.scripts.order.len() {
-            if self.scripts.running.len() >= RUNNING {
+            if self.scripts.running.len() >= RUNNERS {
                 return;
             }
             let Some(key) = self.scripts.order.pop_front() else {
@@ -115,7 +121,7 @@ impl Core {
                 environment: run.environment,
                 timeout_ms: LIMIT.as_millis() as u32,
             };
-            self.job(JobPurpose::Script { public_key: key }, work, LIMIT * 4);
+            self.job(JobPurpose::Script { public_key: key }, work, LIMIT + ANSWER);
         }
     }
 }
