@@ -5,4 +5,7 @@ mod configuration;
 mod exchange;
 mod load;
 mod rig;
+mod slots;
 mod uapi_server;
+mod way;
+mod wish;

@@ -2,14 +2,15 @@
 
 use super::rig::{Rig, Stock};
 use crate::channel::{FromMeta, Granted, Privileged, Refused};
+use crate::helper::RUNNERS;
 use crate::helper::protocol::{Outcome, Work};
+use crate::meta::jobs::JobPurpose;
+use crate::meta::requests::Purpose;
 use crate::meta::transaction::{Progress, Transaction};
 use ringway_proto::config::Config;
-use ringway_proto::keys::PrivateKey;
 use ringway_proto::prefix::Prefix;
 use ringway_proto::uapi::{AllowedIpChange, PeerChange, SetItem, errno};
 use ringway_shm::ids::PeerSlot;
-use ringway_shm::messages::Command;
 use ringway_shm::state::RefusalReason;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -25,7 +26,7 @@ fn set(rig: &mut Rig, items: Vec<SetItem>) -> i32 {
     }
 }
 
-fn change(peer: &Stock, allowed: &[&str]) -> PeerChange {
+pub(super) fn change(peer: &Stock, allowed: &[&str]) -> PeerChange {
     let give = |text: &&str| AllowedIpChange {
         prefix: text.parse().unwrap(),
         remove: false,
@@ -36,7 +37,7 @@ fn change(peer: &Stock, allowed: &[&str]) -> PeerChange {
     }
 }
 
-fn who(rig: &Rig, address: &str) -> Option<PeerSlot> {
+pub(super) fn who(rig: &Rig, address: &str) -> Option<PeerSlot> {
     rig.state.routes().lookup(address.parse().unwrap())
 }
 
@@ -149,6 +150,43 @@ fn a_taken_port_is_what_the_client_is_told() {
 }
 
 #[test]
+fn nothing_is_told_before_it_is_granted() {
+    let mut rig = Rig::new(8, 64);
+    rig.core.automatic_port = false;
+    for item in [SetItem::Fwmark(7), SetItem::ListenPort(0)] {
+        let mut transaction = Transaction::new(vec![item.clone()]);
+        assert_eq!(transaction.step(&mut rig.core, 10), Progress::Waits);
+        assert_eq!(rig.state.gateway().unwrap().fwmark, 0);
+        let (id, _) = rig.requests().remove(0);
+        let refused = Refused {
+            errno: errno::EINVAL,
+            message: "no".into(),
+        };
+        transaction.answered(&mut rig.core, id, Err(refused));
+        assert_eq!(
+            transaction.step(&mut rig.core, 10),
+            Progress::Done(errno::EINVAL)
+        );
+        assert_eq!(rig.state.gateway().unwrap().fwmark, 0);
+        let mut again = Transaction::new(vec![item]);
+        assert_eq!(again.step(&mut rig.core, 10), Progress::Waits, "asked anew");
+        let (id, what) = rig.requests().remove(0);
+        let granted = match what {
+            Privileged::Fwmark(_) => Granted::Done,
+            _ => Granted::Listening { port: 4711 },
+        };
+        again.answered(&mut rig.core, id, Ok(granted));
+        assert_eq!(again.step(&mut rig.core, 10), Progress::Done(errno::OK));
+        rig.core.set_fwmark(Purpose::Transaction, 0);
+        rig.requests();
+        rig.core.marked(0);
+    }
+    assert_eq!(rig.state.gateway().unwrap().listen_port, 4711);
+    let mut same = Transaction::new(vec![SetItem::ListenPort(0)]);
+    assert_eq!(same.step(&mut rig.core, 10), Progress::Done(errno::OK));
+}
+
+#[test]
 fn another_private_key_ends_the_sessions_and_removes_ourselves() {
     let mut rig = Rig::new(8, 64);
     let mut peer = Stock::new(&rig);
@@ -185,7 +223,7 @@ fn another_private_key_ends_the_sessions_and_removes_ourselves() {
     assert_eq!(rig.state.gateway().unwrap().public_key, [0; 32]);
 }
 
-fn config(rig: &Rig, peers: &[(&Stock, &str, Option<&str>)]) -> Config {
+pub(super) fn config(rig: &Rig, peers: &[(&Stock, &str, Option<&str>)]) -> Config {
     let mut config = Config::default();
     config.interface.private_key = Some(rig.private.clone());
     config.interface.listen_port = Some(51820);
@@ -198,7 +236,7 @@ fn config(rig: &Rig, peers: &[(&Stock, &str, Option<&str>)]) -> Config {
     config
 }
 
-fn reload(
+pub(super) fn reload(
     rig: &mut Rig,
     keep_runtime: bool,
     result: Result<Config, String>,
@@ -216,6 +254,8 @@ fn reload(
             };
             ended |= reload.answered(&mut rig.core, id, Ok(granted));
         }
+        rig.core.grace();
+        ended = ended || reload.go_on(&mut rig.core);
     }
     rig.core.publish_routes().unwrap();
     let done = std::mem::take(&mut rig.core.outbox().supervisor);
@@ -301,6 +341,19 @@ fn a_reload_touches_only_what_differs() {
         "192.0.2.99:1".parse().unwrap()
     );
     assert_eq!(rig.state.gateway().unwrap().listen_port, 4500);
+}
+
+#[test]
+fn a_reload_names_what_it_leaves_for_the_next_start() {
+    let mut rig = Rig::down(8, 64);
+    let wanted = config(&rig, &[]);
+    rig.start(wanted.clone());
+    assert_eq!(reload(&mut rig, false, Ok(wanted.clone())).unwrap(), "");
+    let mut other = wanted;
+    other.interface.post_up = vec!["true".into()];
+    other.interface.shards = Some(8);
+    let remark = reload(&mut rig, false, Ok(other)).unwrap();
+    assert!(remark.ends_with(": PostUp, Shards"), "{remark}");
 }
 
 fn job(rig: &mut Rig) -> (u64, Work) {
@@ -411,6 +464,36 @@ fn the_commands_of_a_peer_run_in_order() {
 }
 
 #[test]
+fn no_more_commands_are_given_than_run_at_once() {
+    let mut rig = Rig::down(64, 64);
+    let peers: Vec<Stock> = (0..40).map(|_| Stock::new(&rig)).collect();
+    let mut wanted = config(&rig, &[]);
+    for peer in &peers {
+        let mut peer = peer.config();
+        peer.peer_down = Some("down".into());
+        wanted.peers.push(peer);
+    }
+    rig.start(wanted);
+    for slot in rig.core.peers.slots() {
+        rig.core.peers.get_mut(slot).unwrap().up = true;
+    }
+    rig.core.shut_down();
+    let mut ran = 0;
+    while rig.core.scripts_under_way() {
+        let jobs = std::mem::take(&mut rig.core.outbox().jobs);
+        assert!((1..=RUNNERS).contains(&jobs.len()), "{}", jobs.len());
+        for job in jobs {
+            let Some(JobPurpose::Script { public_key }) = rig.core.jobs.take(job.id) else {
+                panic!("no command")
+            };
+            rig.core.script_done(public_key, Ok(Outcome::ScriptDone));
+            ran += 1;
+        }
+    }
+    assert_eq!(ran, peers.len(), "every one of them");
+}
+
+#[test]
 fn what_runs_is_what_is_saved() {
     let mut rig = Rig::down(8, 64);
     let mut peer = Stock::new(&rig);
@@ -438,41 +521,4 @@ fn what_runs_is_what_is_saved() {
     };
     assert_eq!(path.to_str(), Some("/etc/ringway/wgtest.conf"));
     assert!(contents.contains(&runtime.private.public().to_base64()));
-}
-
-#[test]
-fn a_removed_peers_slot_waits_for_routes_and_workers() {
-    let mut rig = Rig::new(1, 8);
-    let (one, two) = (Stock::new(&rig), Stock::new(&rig));
-    set(&mut rig, vec![SetItem::Peer(change(&one, &["10.0.0.1"]))]);
-    let traffic = rig.rings.traffic(PeerSlot(0));
-    traffic
-        .rx_bytes
-        .store(500, std::sync::atomic::Ordering::Relaxed);
-    let removal = PeerChange {
-        remove: true,
-        ..PeerChange::new(one.private.public())
-    };
-    set(&mut rig, vec![SetItem::Peer(removal)]);
-    assert!(
-        rig.commands()
-            .contains(&Command::DropStaged { peer: PeerSlot(0) })
-    );
-    assert_eq!(
-        set(&mut rig, vec![SetItem::Peer(change(&two, &[]))]),
-        errno::ENOSPC
-    );
-    rig.core.grace();
-    assert_eq!(
-        set(&mut rig, vec![SetItem::Peer(change(&two, &[]))]),
-        errno::OK
-    );
-    assert_eq!(
-        rig.rings
-            .traffic(PeerSlot(0))
-            .rx_bytes
-            .load(std::sync::atomic::Ordering::Relaxed),
-        0
-    );
-    let _ = PrivateKey::generate();
 }

@@ -1,40 +1,15 @@
 //! Handshakes, sessions, roaming, timers.
 
-use super::rig::{Rig, SECOND, Stock};
+use super::rig::{HERE, Rig, SECOND, Stock, THERE, answered, drops, initiated};
 use crate::meta::source::HANDSHAKE_TOS;
 use ringway_proto::keys::PresharedKey;
 use ringway_proto::wire::{Message, MessageType};
 use ringway_shm::counters::DropReason;
-use ringway_shm::ids::{LaneSlot, PeerSlot};
+use ringway_shm::ids::LaneSlot;
 use ringway_shm::messages::{Command, Event};
 use ringway_shm::state::{Endpoint, RefusalReason};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-const HERE: &str = "192.0.2.7:5000";
-const THERE: &str = "203.0.113.9:6000";
-
-fn drops(rig: &Rig, reason: DropReason) -> u64 {
-    rig.rings.meta_counters().drops[reason as usize].load(Ordering::Relaxed)
-}
-
-/// The peer begins; its session is confirmed.
-fn answered(rig: &mut Rig, peer: &mut Stock, slot: PeerSlot) -> LaneSlot {
-    let (_, message) = peer.initiate(rig);
-    rig.receive(&message, HERE);
-    rig.sent();
-    rig.confirm(slot);
-    rig.path(slot).lane.unwrap()
-}
-
-/// The gateway begins and is answered.
-fn initiated(rig: &mut Rig, peer: &mut Stock, slot: PeerSlot) -> LaneSlot {
-    rig.core.want_session(slot);
-    let sent = rig.sent_one();
-    let (response, _) = peer.respond(rig, sent.bytes());
-    rig.receive(&response, HERE);
-    rig.path(slot).lane.unwrap()
-}
 
 #[test]
 fn a_responder_sends_on_a_session_only_when_it_is_confirmed() {
@@ -520,49 +495,6 @@ fn received_data_is_acknowledged_by_a_keepalive() {
     rig.pass(Duration::from_millis(1100));
     let local_index = rig.keys.read(lane).unwrap().local_index;
     assert_eq!(rig.commands(), [Command::Keepalive { lane, local_index }]);
-}
-
-#[test]
-fn the_path_shrinks_at_once_and_grows_again() {
-    let mut rig = Rig::new(8, 64);
-    let mut peer = Stock::new(&rig);
-    let slot = rig.add(&peer);
-    answered(&mut rig, &mut peer, slot);
-    rig.answer_routes(1500, false);
-    assert_eq!(rig.path(slot).path_mtu, 1500);
-    let incarnation = rig.path(slot).incarnation;
-    rig.core.event(Event::PathMtu {
-        peer: slot,
-        incarnation,
-        mtu: 1280,
-    });
-    assert_eq!(rig.path(slot).path_mtu, 1280);
-    rig.core.event(Event::PathMtu {
-        peer: slot,
-        incarnation: incarnation + 1,
-        mtu: 600,
-    });
-    assert_eq!(rig.path(slot).path_mtu, 1280, "another peer's");
-    rig.pass(Duration::from_secs(601));
-    assert_eq!(rig.path(slot).path_mtu, 1500);
-}
-
-#[test]
-fn an_endpoint_inside_its_own_tunnel_is_told_and_not_spoken_to() {
-    let mut rig = Rig::new(8, 64);
-    let peer = Stock::new(&rig);
-    let slot = rig.add(&peer);
-    rig.core.set_endpoint(slot, HERE.parse().unwrap());
-    rig.answer_routes(1420, true);
-    assert_eq!(
-        rig.record(slot).refusal.unwrap().reason,
-        RefusalReason::Loop
-    );
-    rig.core.want_session(slot);
-    assert!(rig.sent().is_empty());
-    rig.answer_routes(1500, false);
-    rig.pass(Duration::from_secs(6));
-    assert_eq!(rig.sent().len(), 1, "the route was mended");
 }
 
 #[test]

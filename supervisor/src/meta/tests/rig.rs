@@ -1,6 +1,6 @@
 //! A core with one worker's ends of its rings, and a stock peer.
 
-use crate::channel::{FromMeta, Granted, Privileged, Start};
+use crate::channel::{FromMeta, Granted, Privileged, Refused, Start};
 use crate::meta::core::{Core, Parts};
 use crate::meta::source::{Datagram, Source};
 use crate::meta::workers::Workers;
@@ -12,7 +12,8 @@ use ringway_proto::tai64n::Stamper;
 use ringway_proto::time::Instant;
 use ringway_proto::timers::Constants;
 use ringway_proto::wire::{Initiation, Message, Response};
-use ringway_shm::ids::{PeerSlot, WorkerSlot};
+use ringway_shm::counters::DropReason;
+use ringway_shm::ids::{LaneSlot, PeerSlot, WorkerSlot};
 use ringway_shm::keys::{Keys, KeysWriter};
 use ringway_shm::lanes::Lanes;
 use ringway_shm::messages::{Command, Event, PacketHeader};
@@ -22,9 +23,35 @@ use ringway_shm::segment::{Access, Geometry, Segment, SegmentKind, create};
 use ringway_shm::state::{PeerPath, PeerRecord, State, StateWriter};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub(super) const SECOND: u64 = 1_000_000_000;
+
+pub(super) const HERE: &str = "192.0.2.7:5000";
+pub(super) const THERE: &str = "203.0.113.9:6000";
+
+pub(super) fn drops(rig: &Rig, reason: DropReason) -> u64 {
+    rig.rings.meta_counters().drops[reason as usize].load(Ordering::Relaxed)
+}
+
+/// The peer begins; its session is confirmed.
+pub(super) fn answered(rig: &mut Rig, peer: &mut Stock, slot: PeerSlot) -> LaneSlot {
+    let (_, message) = peer.initiate(rig);
+    rig.receive(&message, HERE);
+    rig.sent();
+    rig.confirm(slot);
+    rig.path(slot).lane.unwrap()
+}
+
+/// The gateway begins and is answered.
+pub(super) fn initiated(rig: &mut Rig, peer: &mut Stock, slot: PeerSlot) -> LaneSlot {
+    rig.core.want_session(slot);
+    let sent = rig.sent_one();
+    let (response, _) = peer.respond(rig, sent.bytes());
+    rig.receive(&response, HERE);
+    rig.path(slot).lane.unwrap()
+}
 
 pub(super) struct Rig {
     pub(super) core: Core,
@@ -183,26 +210,41 @@ impl Rig {
 
     /// Answers every question for a route.
     pub(super) fn answer_routes(&mut self, mtu: u32, own: bool) {
+        let granted = Granted::Route {
+            ifindex: 2,
+            mtu,
+            source: None,
+            own,
+        };
+        self.answer_routes_with(&Ok(granted));
+    }
+
+    /// The same, with this answer.
+    pub(super) fn answer_routes_with(&mut self, answer: &Result<Granted, Refused>) {
         for (id, what) in self.requests() {
             if matches!(what, Privileged::RouteOf { .. }) {
-                let granted = Granted::Route {
-                    ifindex: 2,
-                    mtu,
-                    source: None,
-                    own,
-                };
                 let Some(crate::meta::requests::Purpose::Route {
                     peer,
                     incarnation,
                     destination,
+                    ifindex,
                 }) = self.core.requests.take(id)
                 else {
                     panic!("a route was asked for without a purpose");
                 };
                 self.core
-                    .route_answer(peer, incarnation, destination, &Ok(granted));
+                    .route_answer(peer, incarnation, destination, ifindex, answer);
             }
         }
+    }
+
+    /// A worker has a packet for the peer and no session.
+    pub(super) fn need(&mut self, slot: PeerSlot) {
+        let incarnation = self.path(slot).incarnation;
+        self.core.event(Event::NeedHandshake {
+            peer: slot,
+            incarnation,
+        });
     }
 
     pub(super) fn add(&mut self, peer: &Stock) -> PeerSlot {
