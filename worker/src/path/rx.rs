@@ -394,7 +394,8 @@ fn endpoint(header: &PacketHeader) -> Endpoint {
     }
 }
 
-/// Whether two endpoints are one. An address of the kernel's choice carries no flow label.
+/// Whether two endpoints are one. An address of the kernel's choice carries no flow label, and one
+/// without a device stands for any: no route back uses the one that the peer is heard by.
 fn same_endpoint(known: &Endpoint, seen: &Endpoint) -> bool {
     let remote = match (known.remote, seen.remote) {
         (SocketAddr::V6(one), SocketAddr::V6(other)) => {
@@ -404,7 +405,7 @@ fn same_endpoint(known: &Endpoint, seen: &Endpoint) -> bool {
         }
         (one, other) => one == other,
     };
-    remote && known.local == seen.local && known.ifindex == seen.ifindex
+    remote && known.local == seen.local && (known.ifindex == seen.ifindex || known.ifindex == 0)
 }
 
 impl Context {
