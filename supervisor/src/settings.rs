@@ -27,6 +27,8 @@ pub(crate) struct Settings {
 pub(crate) struct Host {
     /// The CPUs of the affinity mask.
     pub(crate) cpus: Vec<u16>,
+    /// The CPUs that there are; empty when that is not known.
+    pub(crate) online: Vec<u16>,
     /// How many CPUs' worth of time the control group allows.
     pub(crate) quota: Option<usize>,
 }
@@ -49,6 +51,9 @@ pub(crate) enum SettingsError {
     /// More than the segments hold.
     #[error("{0} workers: at most {MAX_SHARDS} are possible")]
     TooManyWorkers(u16),
+    /// A CPU that is not there.
+    #[error("CPU {0}: this host has no such CPU: list others (lscpu shows them)")]
+    NoSuchCpu(u16),
     /// Not a power of two, or too many.
     #[error("{0} shards: give a power of two from 1 to {MAX_SHARDS}")]
     BadShards(u8),
@@ -99,6 +104,10 @@ impl Settings {
                 .min(usize::from(MAX_SHARDS)) as u8,
         };
         let given = cli.cpus.as_ref().or(interface.cpus.as_ref());
+        let missing = |cpu: &&u16| !host.online.is_empty() && !host.online.contains(cpu);
+        if let Some(cpu) = given.and_then(|list| list.cpus().iter().find(missing)) {
+            return Err(SettingsError::NoSuchCpu(*cpu));
+        }
         let cpus = given.map_or(host.cpus.as_slice(), CpuList::cpus);
         Ok(Settings {
             workers: workers as u8,
@@ -120,9 +129,17 @@ impl Host {
             .collect();
         Host {
             cpus,
+            online: online(Path::new("/sys/devices/system/cpu/online")),
             quota: quota(Path::new("/sys/fs/cgroup")),
         }
     }
+}
+
+/// The CPUs that the kernel lists there.
+fn online(file: &Path) -> Vec<u16> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let list: Result<CpuList, _> = text.trim().parse();
+    list.map_or_else(|_| Vec::new(), |list| list.cpus().to_vec())
 }
 
 /// The tightest quota of this process's control group and those around it, in CPUs, rounded up.
@@ -164,6 +181,7 @@ mod tests {
     fn host(cpus: u16) -> Host {
         Host {
             cpus: (0..cpus).collect(),
+            online: (0..cpus).collect(),
             quota: None,
         }
     }
@@ -199,6 +217,13 @@ mod tests {
             resolve(&["--shards", "12"], 2),
             Err(SettingsError::BadShards(12))
         ));
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_refused() {
+        let error = resolve(&["--cpus", "0-1,7"], 2).unwrap_err();
+        assert!(error.to_string().starts_with("CPU 7"), "{error}");
+        assert!(!online(Path::new("/sys/devices/system/cpu/online")).is_empty());
     }
 
     #[test]
