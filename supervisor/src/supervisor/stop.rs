@@ -53,7 +53,9 @@ impl Supervisor<'_> {
             self.run_last_hooks("PostDown", &commands);
         }
         self.plan.runtime.remove(keep_log);
-        tracing::info!(interface = self.plan.cli.name(), "stopped");
+        if was_running {
+            tracing::info!(interface = self.plan.cli.name(), "stopped");
+        }
         for token in std::mem::take(&mut self.stop_waiters) {
             self.control.answer(token, &Response::Ok, &[]);
         }

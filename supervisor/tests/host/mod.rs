@@ -8,18 +8,18 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Whether this process may make namespaces; a test that may not ends at once.
-pub fn root() -> bool {
+pub(crate) fn root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
 /// A namespace, and a `resolvconf` that only takes notes.
-pub struct Host {
+pub(crate) struct Host {
     name: String,
-    pub files: tempfile::TempDir,
+    pub(crate) files: tempfile::TempDir,
 }
 
 impl Host {
-    pub fn new(tag: &str) -> Host {
+    pub(crate) fn new(tag: &str) -> Host {
         let name = format!("ringwayd-{tag}-{}", std::process::id());
         run("ip", &["netns", "add", &name]);
         let host = Host {
@@ -36,14 +36,14 @@ impl Host {
     }
 
     /// A program that comes first in the gateways' PATH.
-    pub fn program(&self, name: &str, script: &str) {
+    pub(crate) fn program(&self, name: &str, script: &str) {
         let path = self.files.path().join(name);
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// A configuration file.
-    pub fn config(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn config(&self, name: &str, text: &str) -> PathBuf {
         let path = self.files.path().join(format!("{name}.conf"));
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -51,11 +51,11 @@ impl Host {
     }
 
     /// `ringwayd` in the namespace, not yet started.
-    pub fn ringwayd(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn ringwayd(&self, arguments: &[&str]) -> Command {
         self.command(env!("CARGO_BIN_EXE_ringwayd"), arguments)
     }
 
-    pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command
             .args(["netns", "exec", &self.name, program])
@@ -66,22 +66,22 @@ impl Host {
     }
 
     /// What a command in the namespace prints.
-    pub fn output(&self, program: &str, arguments: &[&str]) -> String {
+    pub(crate) fn output(&self, program: &str, arguments: &[&str]) -> String {
         text(&self.command(program, arguments).output().unwrap().stdout)
     }
 
-    pub fn ip(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ip(&self, arguments: &[&str]) -> String {
         self.output("ip", arguments)
     }
 
     /// What `resolvconf` was asked.
-    pub fn dns(&self) -> String {
+    pub(crate) fn dns(&self) -> String {
         fs::read_to_string(self.files.path().join("dns")).unwrap_or_default()
     }
 
     /// What is not as in a fresh namespace, or of the name's files and processes; empty when nothing
     /// is left.
-    pub fn left(&self, name: &str) -> Vec<String> {
+    pub(crate) fn left(&self, name: &str) -> Vec<String> {
         let mut left = Vec::new();
         let mut unless = |empty: bool, what: String| {
             if !empty {
@@ -107,8 +107,13 @@ impl Host {
         let pids = processes(name);
         unless(pids.is_empty(), format!("processes {pids:?}"));
         let dns = self.dns();
-        let set = dns.matches("-a ").count();
-        unless(set <= dns.matches("-d ").count(), format!("DNS: {dns}"));
+        let last = dns
+            .lines()
+            .rfind(|line| line.starts_with("-a ") || line.starts_with("-d "));
+        unless(
+            !last.is_some_and(|line| line.starts_with("-a ")),
+            format!("DNS: {dns}"),
+        );
         left
     }
 }
@@ -132,29 +137,29 @@ impl Drop for Host {
     }
 }
 
-pub fn run(program: &str, arguments: &[&str]) {
+pub(crate) fn run(program: &str, arguments: &[&str]) {
     let status = Command::new(program).args(arguments).status().unwrap();
     assert!(status.success(), "{program} {arguments:?}");
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-pub fn error(output: &Output) -> String {
+pub(crate) fn error(output: &Output) -> String {
     text(&output.stderr)
 }
 
-pub fn directory(name: &str) -> PathBuf {
+pub(crate) fn directory(name: &str) -> PathBuf {
     Path::new("/run/ringway").join(name)
 }
 
-pub fn uapi(name: &str) -> PathBuf {
+pub(crate) fn uapi(name: &str) -> PathBuf {
     PathBuf::from(format!("/var/run/wireguard/{name}.sock"))
 }
 
 /// The processes of this gateway; those that only wait to be reaped are none.
-pub fn processes(name: &str) -> Vec<u32> {
+pub(crate) fn processes(name: &str) -> Vec<u32> {
     let word = |pid: u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.starts_with(b"ringwayd\0")
@@ -176,16 +181,16 @@ pub fn processes(name: &str) -> Vec<u32> {
 }
 
 /// The supervisor's process id by its file.
-pub fn pid(name: &str) -> nix::unistd::Pid {
+pub(crate) fn pid(name: &str) -> nix::unistd::Pid {
     let text = fs::read_to_string(directory(name).join("pid")).unwrap();
     nix::unistd::Pid::from_raw(text.trim().parse().unwrap())
 }
 
-pub fn signal(pid: nix::unistd::Pid, signal: nix::sys::signal::Signal) {
+pub(crate) fn signal(pid: nix::unistd::Pid, signal: nix::sys::signal::Signal) {
     nix::sys::signal::kill(pid, signal).unwrap();
 }
 
-pub fn wait_until(what: &str, done: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < Duration::from_secs(20), "{what}");
@@ -194,16 +199,16 @@ pub fn wait_until(what: &str, done: impl Fn() -> bool) {
 }
 
 /// A gateway in the foreground, ended by its drop.
-pub struct Foreground(pub Child);
+pub(crate) struct Foreground(pub(crate) Child);
 
 impl Foreground {
-    pub fn start(command: &mut Command) -> Foreground {
+    pub(crate) fn start(command: &mut Command) -> Foreground {
         let command = command.stdin(Stdio::null()).stderr(Stdio::piped());
         Foreground(command.spawn().unwrap())
     }
 
     /// Asks it to end, and returns what it wrote to standard error.
-    pub fn stop(mut self) -> String {
+    pub(crate) fn stop(mut self) -> String {
         let pid = nix::unistd::Pid::from_raw(self.0.id() as i32);
         signal(pid, nix::sys::signal::Signal::SIGTERM);
         let mut text = String::new();
