@@ -138,6 +138,27 @@ fn a_reload_changes_the_interface_or_says_what_it_does_not() {
     );
     assert!(host.ip(&["rule"]).contains("fwmark"), "nothing has changed");
 
+    // In another namespace nothing of the interface can be set, and nothing else be mistaken for it.
+    let inner = Host::new("inner");
+    let index = host.output("cat", &[&format!("/sys/class/net/{name}/ifindex")]);
+    host.ip(&["link", "set", &name, "netns", inner.name()]);
+    host.ip(&[
+        "link",
+        "add",
+        "other",
+        "index",
+        index.trim(),
+        "type",
+        "veth",
+    ]);
+    host.config(&name, &text.replace("Address", "MTU = 1200\nAddress"));
+    let Response::Noted { remark } = reload(&name) else {
+        panic!("no remark");
+    };
+    assert!(remark.contains("another network namespace"), "{remark}");
+    assert!(host.ip(&["link"]).contains("other"));
+    assert!(inner.ip(&["link"]).contains("mtu 1300"));
+
     assert_eq!(ask(&name, &Request::Stop), Response::Ok);
     assert_eq!(fs::read_to_string(log).unwrap(), "after\n");
     wait_until("everything goes", || host.left(&name).is_empty());

@@ -109,17 +109,14 @@ impl Rtnetlink {
         })
     }
 
-    /// Sets the MTU of a link, wherever it is.
-    pub(crate) fn set_link_mtu(
-        &mut self,
-        index: u32,
-        whereabouts: Whereabouts,
-        mtu: u32,
-    ) -> Result<(), NetlinkError> {
+    /// Sets the MTU of a link here.
+    ///
+    /// Elsewhere is not possible: in this request `IFLA_TARGET_NETNSID` means where to move the link
+    /// of that number here (net/core/rtnetlink.c, `do_setlink`).
+    pub(crate) fn set_link_mtu(&mut self, index: u32, mtu: u32) -> Result<(), NetlinkError> {
         let mut request = LinkMessage::default();
         request.header.index = index;
         request.attributes.push(LinkAttribute::Mtu(mtu));
-        request.attributes.extend(whereabouts.target().map(target));
         self.change(RouteNetlinkMessage::SetLink(request), 0, &|| {
             format!("interface number {index}: MTU {mtu}")
         })

@@ -101,7 +101,7 @@ impl Supervisor<'_> {
             begun.routes = Some(work);
         } else {
             self.remarks.push(
-                "the interface is in another network namespace, where its addresses and routes are left as they are"
+                "the interface is in another network namespace, where its addresses, MTU and routes are left as they are"
                     .to_owned(),
             );
         }
@@ -120,10 +120,13 @@ impl Supervisor<'_> {
 
     fn change_mtu(&mut self, mtu: Option<u16>) -> Result<(), Refused> {
         let former = std::mem::replace(&mut self.mtu, mtu);
+        if !interface::reachable(self.whereabouts) {
+            return Ok(());
+        }
         if let Some(mtu) = mtu {
             return self
                 .netlink
-                .set_link_mtu(self.link.index, self.whereabouts, mtu.into())
+                .set_link_mtu(self.link.index, mtu.into())
                 .map_err(|error| Refused::new(error.errno(), &error));
         }
         if let Some(former) = former {

@@ -83,7 +83,7 @@ impl<'a> Supervisor<'a> {
             (None, Some(_)) => interface::default_mtu(&mut netlink, &plan.config),
             (None, None) => interface::DEFAULT_MTU,
         };
-        netlink.set_link_mtu(link.index, Whereabouts::Here, link.mtu)?;
+        netlink.set_link_mtu(link.index, link.mtu)?;
         let since_epoch = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();

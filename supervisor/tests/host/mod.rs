@@ -35,6 +35,10 @@ impl Host {
         host
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A program that comes first in the gateways' PATH.
     pub(crate) fn program(&self, name: &str, script: &str) {
         let path = self.files.path().join(name);
