@@ -5,13 +5,14 @@
 //! nouns: `handshake`, `timers`, `events`, `change`, `transaction`, `apply`, `resolve`, `scripts`.
 
 use super::allowed::AllowedIps;
+use super::cookies::Cookies;
 use super::jobs::Jobs;
+use super::lanes::LaneTable;
 use super::path::PathMtu;
 use super::peers::PeerTable;
 use super::queue::HandshakeQueue;
 use super::requests::Requests;
 use super::scripts::Scripts;
-use super::sessions::LaneTable;
 use super::source::Datagram;
 use super::wheel::Wheel;
 use super::workers::Workers;
@@ -54,6 +55,7 @@ pub(crate) struct Core {
     pub(super) identity: Option<Identity>,
     pub(super) stamper: Stamper,
     pub(super) limiter: RateLimiter,
+    pub(super) cookies: Cookies,
     pub(super) gateway: GatewayRecord,
     /// The port was chosen by the kernel and not by anybody's wish.
     pub(super) automatic_port: bool,
@@ -134,6 +136,7 @@ impl Core {
             identity: None,
             stamper: Stamper::default(),
             limiter: RateLimiter::default(),
+            cookies: Cookies::new(),
             gateway: GatewayRecord {
                 name: Name::default(),
                 public_key: [0; 32],

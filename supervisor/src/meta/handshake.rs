@@ -1,18 +1,17 @@
-//! The handshake: datagrams in, sessions and datagrams out, as `receive.c`, `send.c` and `noise.c`
-//! of the kernel do it.
+//! The handshake: messages in, sessions and datagrams out, as `receive.c`, `send.c` and `noise.c` of
+//! the kernel do it.
 
 use super::core::{Core, Identity};
-use super::peers::{Peer, Pending};
+use super::peer::{Peer, Pending};
 use super::sessions::Session;
 use super::source::{Datagram, HANDSHAKE_TOS, Source};
-use ringway_proto::cookie::MacVerdict;
 use ringway_proto::noise::{self, NoiseError, SessionKeys};
 use ringway_proto::tai64n::{Stamper, Tai64n};
-use ringway_proto::wire::{CookieReply, Initiation, MessageType, Response, WireError};
+use ringway_proto::wire::{CookieReply, Initiation, Response, WireError};
 use ringway_shm::counters::{DropReason, add};
 use ringway_shm::ids::PeerSlot;
 use ringway_shm::keys::LaneKeys;
-use ringway_shm::messages::{Command, PacketHeader};
+use ringway_shm::messages::Command;
 use ringway_shm::state::{Endpoint, RefusalReason};
 
 /// After so many answers in a row that no session came of, the preshared keys are to blame: a
@@ -23,64 +22,6 @@ const UNCONFIRMED: u32 = 2;
 pub(super) const SILENT_ATTEMPTS: u32 = 2;
 
 impl Core {
-    /// Takes a datagram as it came: noise ends here at the cost of one hash, handshakes wait in the
-    /// queue, data goes to its worker.
-    pub(crate) fn receive(&mut self, datagram: &[u8], source: Source, header: &PacketHeader) {
-        let counters = self.rings.meta_counters();
-        add(&counters.rx_packets, 1);
-        add(&counters.rx_bytes, datagram.len() as u64);
-        if source.remote.port() == 0 {
-            // Nobody can be answered there.
-            return self.dropped(DropReason::BadType);
-        }
-        let wrong_length = |length: usize, expected: usize| {
-            if length < expected {
-                DropReason::Truncated
-            } else {
-                DropReason::Oversized
-            }
-        };
-        match MessageType::of(datagram) {
-            None if datagram.len() < 4 => self.dropped(DropReason::Truncated),
-            None => self.dropped(DropReason::BadType),
-            Some(MessageType::Data) => self.forward(datagram, header),
-            Some(MessageType::Initiation) if datagram.len() != Initiation::LEN => {
-                self.dropped(wrong_length(datagram.len(), Initiation::LEN));
-            }
-            Some(MessageType::Response) if datagram.len() != Response::LEN => {
-                self.dropped(wrong_length(datagram.len(), Response::LEN));
-            }
-            Some(MessageType::CookieReply) => self.cookie_reply(datagram),
-            Some(MessageType::Initiation | MessageType::Response) => self.enqueue(datagram, source),
-        }
-    }
-
-    /// Works on the message that waits longest. `false`: none waits.
-    pub(crate) fn work_off(&mut self) -> bool {
-        let under_load = self.queue.under_load(self.now);
-        let Some(waiting) = self.queue.pop() else {
-            return false;
-        };
-        let message = waiting.bytes();
-        if under_load && !self.prove_address(message, waiting.source) {
-            return true;
-        }
-        let parsed = match MessageType::of(message) {
-            Some(MessageType::Initiation) => Initiation::parse(message)
-                .map(|initiation| self.initiation(&initiation, waiting.source)),
-            _ => Response::parse(message).map(|response| self.response(&response, waiting.source)),
-        };
-        if parsed.is_err() {
-            self.dropped(DropReason::BadHandshake);
-        }
-        true
-    }
-
-    /// How many handshake messages wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.queue.len()
-    }
-
     /// Sends an initiation to a peer; where it can't be sent, the attempt counts all the same.
     pub(super) fn initiate(&mut self, slot: PeerSlot) {
         let random = self.random();
@@ -144,85 +85,8 @@ impl Core {
         Some((endpoint, bytes))
     }
 
-    fn forward(&mut self, datagram: &[u8], header: &PacketHeader) {
-        let Some(index) = datagram
-            .get(4..8)
-            .and_then(|field| field.first_chunk::<4>())
-        else {
-            self.dropped(DropReason::Truncated);
-            return;
-        };
-        if !self
-            .workers
-            .hand_over(&self.rings, u32::from_le_bytes(*index), *header, datagram)
-        {
-            self.dropped(DropReason::RingFull);
-        }
-    }
-
-    fn enqueue(&mut self, message: &[u8], source: Source) {
-        // A gateway that is down or has no key is not there, for the kernel as for us.
-        let Some(identity) = self.identity.as_mut().filter(|_| self.gateway.link_up) else {
-            self.dropped(DropReason::UnknownPeer);
-            return;
-        };
-        if identity
-            .checker
-            .check(message, source.remote, false, self.now)
-            == MacVerdict::BadMac1
-        {
-            self.dropped(DropReason::BadMac1);
-            self.refuse_unknown(RefusalReason::Mac1, source.remote);
-            return;
-        }
-        if !self.queue.push(message, source) {
-            self.dropped(DropReason::UnderLoad);
-        }
-    }
-
-    /// Under load: whether the sender has shown a cookie and asks seldom enough. Else it gets one.
-    fn prove_address(&mut self, message: &[u8], source: Source) -> bool {
-        let Some(identity) = &mut self.identity else {
-            return false;
-        };
-        match identity
-            .checker
-            .check(message, source.remote, true, self.now)
-        {
-            MacVerdict::BadMac1 => {
-                self.dropped(DropReason::BadMac1);
-                false
-            }
-            MacVerdict::Mac2Valid => {
-                let allowed = self.limiter.allow(source.remote, self.now);
-                if !allowed {
-                    self.dropped(DropReason::RateLimited);
-                    self.refuse_unknown(RefusalReason::RateLimited, source.remote);
-                }
-                allowed
-            }
-            MacVerdict::Mac1Only => {
-                let sender = message.get(4..8).and_then(|field| field.first_chunk::<4>());
-                let sender = u32::from_le_bytes(*sender.unwrap_or(&[0; 4]));
-                if let Ok(reply) =
-                    identity
-                        .checker
-                        .cookie_reply(message, sender, source.remote, self.now)
-                {
-                    add(&self.rings.meta_counters().cookies_sent, 1);
-                    self.out
-                        .datagrams
-                        .push(Datagram::new(source, 0, None, &reply.to_bytes()));
-                }
-                self.dropped(DropReason::UnderLoad);
-                self.refuse_unknown(RefusalReason::CookieRequired, source.remote);
-                false
-            }
-        }
-    }
-
     /// A cookie for a message of ours. It moves no endpoint, whoever sent it.
-    fn cookie_reply(&mut self, datagram: &[u8]) {
+    pub(super) fn cookie_reply(&mut self, datagram: &[u8]) {
         let reply = match CookieReply::parse(datagram) {
             Ok(reply) => reply,
             Err(WireError::Oversized { .. }) => return self.dropped(DropReason::Oversized),
@@ -245,7 +109,7 @@ impl Core {
         }
     }
 
-    fn initiation(&mut self, message: &Initiation, source: Source) {
+    pub(super) fn initiation(&mut self, message: &Initiation, source: Source) {
         add(&self.rings.meta_counters().initiations_received, 1);
         let Some(Identity { private, .. }) = &self.identity else {
             return;
@@ -317,7 +181,7 @@ impl Core {
         self.reschedule(slot);
     }
 
-    fn response(&mut self, message: &Response, source: Source) {
+    pub(super) fn response(&mut self, message: &Response, source: Source) {
         add(&self.rings.meta_counters().responses_received, 1);
         let now = self.now;
         let found = self.lanes.find(message.receiver);

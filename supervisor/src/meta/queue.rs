@@ -41,6 +41,8 @@ pub(crate) struct HandshakeQueue {
     head: usize,
     length: usize,
     last_load: Option<Instant>,
+    /// Since that was noted as load last.
+    turned_away: usize,
 }
 
 impl HandshakeQueue {
@@ -51,6 +53,7 @@ impl HandshakeQueue {
             head: 0,
             length: 0,
             last_load: None,
+            turned_away: 0,
         }
     }
 
@@ -69,6 +72,21 @@ impl HandshakeQueue {
         });
         self.length += 1;
         true
+    }
+
+    /// Whether there is no room.
+    pub(crate) fn is_full(&self) -> bool {
+        self.length == CAPACITY
+    }
+
+    /// Notes a message that would have waited here, had its sender not sent too many: so many of
+    /// them are load like those that wait.
+    pub(crate) fn turn_away(&mut self, now: Instant) {
+        self.turned_away += 1;
+        if self.turned_away >= LOAD {
+            self.turned_away = 0;
+            self.last_load = Some(now);
+        }
     }
 
     /// The message that waits longest.

@@ -1,40 +1,35 @@
 //! Meta's loop: one turn takes a bounded part of everything that waits, then sends what came of it.
 
+mod arrivals;
+mod attach;
 mod inbox;
+mod watched;
 
-use super::apply::Reload;
 use super::change::LimitReached;
-use super::core::{Core, Parts};
+use super::core::Core;
 use super::flood::Flood;
 use super::link::{Helper, Supervisor};
-use super::sockets::{self, BATCH, Buffers, Sent, Socket};
-use super::source::Source;
+use super::reload::Reload;
+use super::sockets::{self, Buffers, Sent, Socket};
 use super::uapi::Server;
-use super::workers::Workers;
 use super::{MetaError, MetaFds, MetaSettings};
 use crate::channel::FromMeta;
 use crate::helper::protocol::{HelperAnswer, Work};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
 use nix::time::{ClockId, clock_gettime};
 use ringway_proto::time::Instant;
-use ringway_proto::timers::Constants;
 use ringway_shm::counters::{DropReason, add};
 use ringway_shm::doorbell::Doorbell;
-use ringway_shm::ids::WorkerSlot;
-use ringway_shm::keys::KeysWriter;
-use ringway_shm::lanes::Lanes;
-use ringway_shm::messages::{Event, PacketHeader};
 use ringway_shm::ring::Consumer;
-use ringway_shm::rings::{RingId, Rings, Role};
+use ringway_shm::rings::{Rings, Role};
 use ringway_shm::routes::PublishError;
-use ringway_shm::segment::{Access, Segment, SegmentKind};
-use ringway_shm::state::StateWriter;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Batches that one socket gives in a turn.
 const BATCHES: usize = 8;
+/// And while it pours: a turn takes all that came during the rest before it.
+const FLOOD_BATCHES: usize = 64;
 /// Events that one worker's ring gives in a turn.
 const EVENTS: usize = 1024;
 /// Datagrams that one worker's ring gives in a turn.
@@ -95,87 +90,11 @@ struct Loop {
     /// The workers' table has no room; not tried again before.
     full_until: Option<Instant>,
     flood: Flood,
+    /// How long the last turn was at work.
+    busy: Duration,
 }
 
 impl Loop {
-    fn attach(fds: MetaFds, settings: MetaSettings) -> Result<Self, MetaError> {
-        let segment = |fd: &OwnedFd, kind, access| {
-            Segment::attach(fd.as_fd(), kind, access)
-                .map_err(|error| MetaError::Segment(error.to_string()))
-        };
-        let wrong =
-            |error: ringway_shm::segment::SegmentError| MetaError::Segment(error.to_string());
-        let state = segment(&fds.state, SegmentKind::State, Access::ReadWrite)?;
-        let keys = segment(&fds.keys, SegmentKind::Keys, Access::ReadWrite)?;
-        let lanes = segment(&fds.lanes, SegmentKind::Lanes, Access::ReadOnly)?;
-        let rings_segment = segment(&fds.rings, SegmentKind::Rings, Access::ReadWrite)?;
-        let rings = Rings::attach(&rings_segment).map_err(wrong)?;
-        let mut doorbells = fds.doorbells.into_iter().map(Doorbell::from_fd);
-        // The supervisor's, ours, the helper's; the workers' follow.
-        let (Some(_), Some(doorbell), Some(_)) =
-            (doorbells.next(), doorbells.next(), doorbells.next())
-        else {
-            return Err(MetaError::Segment("doorbells are missing".into()));
-        };
-        let bells: Vec<_> = doorbells.take(settings.workers.into()).map(Some).collect();
-        let slots = (0..settings.workers).map(WorkerSlot);
-        let events = slots
-            .clone()
-            .map(|from| rings.consumer(RingId::Events { from }))
-            .collect::<Result<_, _>>();
-        let datagrams = slots
-            .map(|from| rings.consumer(RingId::ToMeta { from }))
-            .collect::<Result<_, _>>();
-        let (now, unix_ns) = clocks()?;
-        let parts = Parts {
-            workers: Workers::attach(&rings, bells, settings.shards).map_err(wrong)?,
-            geometry: state.geometry(),
-            state: StateWriter::attach(&state).map_err(wrong)?,
-            keys: KeysWriter::attach(&keys).map_err(wrong)?,
-            lanes: Lanes::attach(&lanes).map_err(wrong)?,
-            rings: rings.clone(),
-            constants: Constants::from_env().map_err(MetaError::Settings)?,
-        };
-        let mut this = Self {
-            core: Core::new(parts, now, unix_ns),
-            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-            supervisor: Supervisor::new(fds.control)?,
-            helper: Helper::new(fds.helper)?,
-            server: Server::new(fds.uapi)?,
-            sockets: Vec::new(),
-            buffers: Buffers::new(),
-            doorbell,
-            events: events.map_err(wrong)?,
-            datagrams: datagrams.map_err(wrong)?,
-            rings,
-            reload: None,
-            ready_due: false,
-            started: false,
-            stopping: false,
-            again: true,
-            soon: false,
-            watched: Vec::new(),
-            helper_watched: EpollFlags::EPOLLIN,
-            tidied: now,
-            full_until: None,
-            flood: Flood::new(now),
-        };
-        this.watch(CONTROL, EpollFlags::EPOLLIN)?;
-        this.watch(DOORBELL, EpollFlags::EPOLLIN)?;
-        this.watch(HELPER, EpollFlags::EPOLLIN)?;
-        Ok(this)
-    }
-
-    fn watch(&mut self, what: u64, flags: EpollFlags) -> Result<(), MetaError> {
-        let fd = match what {
-            CONTROL => self.supervisor.as_fd(),
-            DOORBELL => self.doorbell.as_fd(),
-            HELPER => self.helper.as_fd(),
-            _ => self.server.as_fd(),
-        };
-        Ok(self.epoll.add(fd, EpollEvent::new(flags, what))?)
-    }
-
     fn turn(&mut self) -> Result<(), MetaError> {
         let mut ready = [EpollEvent::empty(); 64];
         let count = self.wait(&mut ready)?;
@@ -206,11 +125,7 @@ impl Loop {
             .meta_counters()
             .rx_packets
             .load(Ordering::Relaxed);
-        if let Some(rest) = self
-            .flood
-            .rest(self.core.now, received)
-            .filter(|_| self.core.waiting() == 0)
-        {
+        if let Some(rest) = self.flood.rest(self.core.now, received, self.busy) {
             std::thread::sleep(rest);
         }
         let slot = self.rings.process(Role::Meta);
@@ -268,122 +183,6 @@ impl Loop {
                 self.watch_connection(number)
             }
         }
-    }
-
-    /// Watches a connection for what it needs now.
-    fn watch_connection(&mut self, number: usize) -> Result<(), MetaError> {
-        let Some((fd, interest)) = self.server.watch(number) else {
-            if let Some(place) = self.watched.get_mut(number) {
-                // Closed, and so out of the epoll set.
-                *place = None;
-            }
-            return Ok(());
-        };
-        let mut flags = EpollFlags::empty();
-        flags.set(EpollFlags::EPOLLIN, interest.read);
-        flags.set(EpollFlags::EPOLLOUT, interest.write);
-        let place = &mut self.watched[number];
-        let data = CONNECTIONS + number as u64;
-        match *place {
-            Some(same) if same == flags => {}
-            Some(_) => self.epoll.modify(fd, &mut EpollEvent::new(flags, data))?,
-            None => self.epoll.add(fd, EpollEvent::new(flags, data))?,
-        }
-        *place = Some(flags);
-        Ok(())
-    }
-
-    fn watch_connections(&mut self) -> Result<(), MetaError> {
-        (0..self.watched.len()).try_for_each(|number| self.watch_connection(number))
-    }
-
-    fn take_events(&mut self) {
-        for ring in &mut self.events {
-            for taken in 0.. {
-                if taken == EVENTS {
-                    self.again = true;
-                    break;
-                }
-                match ring.pop_into(Event::decode) {
-                    Ok(Some(Some(event))) => self.core.event(event),
-                    Ok(Some(None)) => self
-                        .rings
-                        .meta_counters()
-                        .dropped(DropReason::RingCorrupt, 1),
-                    Ok(None) | Err(_) => break,
-                }
-            }
-            ring.release();
-        }
-    }
-
-    fn take_handed_over(&mut self) {
-        let core = &mut self.core;
-        for ring in &mut self.datagrams {
-            for taken in 0.. {
-                if taken == DATAGRAMS {
-                    self.again = true;
-                    break;
-                }
-                let took = ring.pop_into(|kind, record| {
-                    let decoded = (kind == PacketHeader::KIND)
-                        .then(|| PacketHeader::decode(record))
-                        .flatten();
-                    match decoded.filter(|(header, _)| !header.inner) {
-                        Some((header, datagram)) => {
-                            let source = Source {
-                                remote: header.remote,
-                                local: header.local,
-                                ifindex: header.ifindex,
-                            };
-                            core.receive(datagram, source, &header);
-                        }
-                        None => core
-                            .rings
-                            .meta_counters()
-                            .dropped(DropReason::RingCorrupt, 1),
-                    }
-                });
-                if !matches!(took, Ok(Some(()))) {
-                    break;
-                }
-            }
-            ring.release();
-        }
-    }
-
-    fn receive(&mut self, number: usize, events: EpollFlags) {
-        let Some(socket) = self.sockets.get_mut(number) else {
-            return;
-        };
-        if events.contains(EpollFlags::EPOLLERR) {
-            socket.drain_errors();
-        }
-        let core = &mut self.core;
-        for _ in 0..BATCHES {
-            let count = socket.receive(
-                number as u8,
-                &mut self.buffers,
-                |datagram, source, header| match datagram {
-                    Some(datagram) => core.receive(datagram, source, header),
-                    None => core.rings.meta_counters().dropped(DropReason::Oversized, 1),
-                },
-            );
-            if count < BATCH {
-                return;
-            }
-        }
-    }
-
-    fn work_off(&mut self) -> Result<(), MetaError> {
-        let end = boot_clock()? + HANDSHAKES;
-        while self.core.work_off() {
-            if boot_clock()? >= end {
-                break;
-            }
-        }
-        self.again |= self.core.waiting() != 0;
-        Ok(())
     }
 
     fn fire(&mut self) {
@@ -469,30 +268,12 @@ impl Loop {
         self.watch_connections()
     }
 
-    fn watch_helper(&mut self) -> Result<(), MetaError> {
-        let mut flags = EpollFlags::EPOLLIN;
-        flags.set(EpollFlags::EPOLLOUT, self.helper.waits());
-        if self.helper.has_ended() {
-            flags = EpollFlags::empty();
-        }
-        if flags != self.helper_watched {
-            if flags.is_empty() {
-                // Ended: level-triggered, its hang-up would wake us for ever.
-                self.epoll.delete(self.helper.as_fd())?;
-            } else {
-                self.epoll
-                    .modify(self.helper.as_fd(), &mut EpollEvent::new(flags, HELPER))?;
-            }
-            self.helper_watched = flags;
-        }
-        Ok(())
-    }
-
-    fn heartbeat(&self, began: Instant) -> Result<(), MetaError> {
+    fn heartbeat(&mut self, began: Instant) -> Result<(), MetaError> {
         let now = boot_clock()?;
         let slot = self.rings.process(Role::Meta);
         slot.heartbeat_ns.store(now.0, Ordering::Relaxed);
-        add(&slot.busy_ns, now.since(began).as_nanos() as u64);
+        self.busy = now.since(began);
+        add(&slot.busy_ns, self.busy.as_nanos() as u64);
         add(&slot.turns, 1);
         Ok(())
     }

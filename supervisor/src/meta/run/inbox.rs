@@ -1,10 +1,10 @@
 //! What the supervisor says and the helper answers.
 
 use super::super::MetaError;
-use super::super::apply::Reload;
 use super::super::core::Core;
 use super::super::jobs::JobPurpose;
 use super::super::link::Helper;
+use super::super::reload::Reload;
 use super::super::requests::Purpose;
 use super::super::sockets::Socket;
 use super::{HELPER, Loop, MESSAGES, SOCKETS, UAPI};
@@ -63,7 +63,7 @@ impl Loop {
                 let memfd = fds.into_iter().next().ok_or(MetaError::NoConfig)?;
                 let config = channel::read_config(memfd).map_err(MetaError::Channel)?;
                 if !std::mem::replace(&mut self.started, true) {
-                    self.core.start(start, config)?;
+                    self.core.start(start, &config)?;
                     // Not before: the configuration would undo what `wg` had set already.
                     self.watch(UAPI, EpollFlags::EPOLLIN)?;
                     self.ready_due = true;

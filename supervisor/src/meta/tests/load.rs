@@ -83,3 +83,40 @@ fn noise_makes_no_load() {
         Some(MessageType::Response)
     );
 }
+
+#[test]
+fn who_begs_for_cookies_gets_no_more_than_a_share() {
+    let mut rig = Rig::new(8, 64);
+    let mut attacker = Stock::new(&rig);
+    let mut peer = Stock::new(&rig);
+    rig.add(&peer);
+    let (_, flood) = attacker.initiate(&rig);
+    for number in 0..20_000 {
+        rig.arrive(&flood, &format!("203.0.113.7:{}", 1000 + number));
+    }
+    while rig.core.work_off() {}
+    let given = rig.sent().len();
+    assert!((100..400).contains(&given), "{given}");
+    let (_, message) = peer.initiate(&rig);
+    rig.receive(&message, "192.0.2.7:5000");
+    let Ok(Message::CookieReply(reply)) = Message::parse(rig.sent_one().bytes()) else {
+        panic!("no cookie")
+    };
+    peer.macs.receive_cookie_reply(&reply, rig.now()).unwrap();
+    for _ in 0..30 {
+        // It goes on: the load holds.
+        rig.pass(Duration::from_millis(100));
+        for number in 0..1000 {
+            rig.arrive(&flood, &format!("203.0.113.7:{}", 1000 + number));
+        }
+        while rig.core.work_off() {}
+        let sent = rig.sent();
+        assert!(sent.len() <= 100, "{}", sent.len());
+    }
+    let (_, proved) = peer.initiate(&rig);
+    rig.receive(&proved, "192.0.2.7:5000");
+    assert_eq!(
+        MessageType::of(rig.sent_one().bytes()),
+        Some(MessageType::Response)
+    );
+}

@@ -197,5 +197,5 @@ fn nobody_is_at_port_0() {
     rig.add(&peer);
     rig.receive(&peer.initiate(&rig).1, "192.0.2.7:0");
     assert!(rig.sent().is_empty());
-    assert_eq!(drops(&rig, DropReason::BadType), 1);
+    assert_eq!(drops(&rig, DropReason::NoPort), 1);
 }
