@@ -8,6 +8,9 @@ use ringway_shm::ids::PeerSlot;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// A file is read within this time or not at all.
+pub(super) const FILE_LIMIT: Duration = Duration::from_secs(30);
+
 /// What an answer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobPurpose {

@@ -284,7 +284,7 @@ fn a_reload_touches_only_what_differs() {
             (&goes, "10.0.0.2/32", None),
         ],
     );
-    rig.start(first);
+    rig.start(&first);
     rig.core.link(1420, true);
     let slot = rig.core.peers.find(&stays.private.public()).unwrap();
     let (_, message) = stays.initiate(&rig);
@@ -347,7 +347,7 @@ fn a_reload_touches_only_what_differs() {
 fn a_reload_names_what_it_leaves_for_the_next_start() {
     let mut rig = Rig::down(8, 64);
     let wanted = config(&rig, &[]);
-    rig.start(wanted.clone());
+    rig.start(&wanted.clone());
     assert_eq!(reload(&mut rig, false, Ok(wanted.clone())).unwrap(), "");
     let mut other = wanted;
     other.interface.post_up = vec!["true".into()];
@@ -367,7 +367,7 @@ fn a_name_is_looked_up_until_it_is_found_and_again_when_nobody_answers() {
     let peer = Stock::new(&rig);
     let mut wanted = config(&rig, &[(&peer, "10.0.0.1/32", Some("vpn.example:51820"))]);
     wanted.peers[0].persistent_keepalive = Some(25);
-    rig.start(wanted);
+    rig.start(&wanted);
     rig.core.link(1420, true);
     let slot = rig.core.peers.find(&peer.private.public()).unwrap();
     let incarnation = rig.path(slot).incarnation;
@@ -426,7 +426,7 @@ fn the_commands_of_a_peer_run_in_order() {
     wanted.peers[0].name = Some("laptop".into());
     wanted.peers[0].peer_up = Some("up".into());
     wanted.peers[0].peer_down = Some("down".into());
-    rig.start(wanted);
+    rig.start(&wanted);
     rig.core.link(1420, true);
     let slot = rig.core.peers.find(&peer.private.public()).unwrap();
     let (_, message) = peer.initiate(&rig);
@@ -473,7 +473,7 @@ fn no_more_commands_are_given_than_run_at_once() {
         peer.peer_down = Some("down".into());
         wanted.peers.push(peer);
     }
-    rig.start(wanted);
+    rig.start(&wanted);
     for slot in rig.core.peers.slots() {
         rig.core.peers.get_mut(slot).unwrap().up = true;
     }
@@ -498,7 +498,7 @@ fn what_runs_is_what_is_saved() {
     let mut rig = Rig::down(8, 64);
     let mut peer = Stock::new(&rig);
     let wanted = config(&rig, &[(&peer, "10.0.0.1/32", Some("192.0.2.1:1"))]);
-    rig.start(wanted);
+    rig.start(&wanted);
     rig.core.link(1420, true);
     let runtime = Stock::new(&rig);
     set(

@@ -76,7 +76,7 @@ impl Rig {
     pub(super) fn new(peers: u32, routes: u32) -> Rig {
         let mut rig = Rig::down(peers, routes);
         let config = Config::default();
-        rig.start(config);
+        rig.start(&config);
         rig.core.set_private_key(Some(rig.private.clone()));
         rig.core.link(1420, true);
         rig
@@ -116,7 +116,7 @@ impl Rig {
         }
     }
 
-    pub(super) fn start(&mut self, config: Config) {
+    pub(super) fn start(&mut self, config: &Config) {
         let start = Start {
             name: "wgtest".into(),
             config_path: Some("/etc/ringway/wgtest.conf".into()),

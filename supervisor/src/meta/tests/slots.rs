@@ -87,7 +87,7 @@ fn a_reload_may_replace_all_peers() {
         )
     };
     let first = two(&rig, 0);
-    rig.start(first);
+    rig.start(&first);
     let second = two(&rig, 2);
     reload(&mut rig, false, Ok(second)).unwrap();
     let slot = rig.core.peers.find(&peers[3].private.public());
