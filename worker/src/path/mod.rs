@@ -5,6 +5,7 @@
 //! lanes' prepared keys, what is to be counted and told. The loop calls them; they never wait.
 
 mod activity;
+mod held;
 mod lanecache;
 mod looped;
 mod narrow;

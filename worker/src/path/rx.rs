@@ -4,6 +4,7 @@
 //! of a datagram's checks goes from cheap to dear, and its bit in the replay window is set before
 //! its packet is written: a crash loses packets and never accepts one twice.
 
+use super::held::{Expected, Held};
 use super::lanecache::window;
 use super::{Context, HEADER, alive};
 use crate::aead::{Key, TAG, nonce};
@@ -51,6 +52,7 @@ struct Opened {
     start: usize,
     length: usize,
     shard: ShardId,
+    peer: PeerSlot,
 }
 
 /// What packets of one lane in a row add up to.
@@ -85,6 +87,7 @@ pub(crate) struct Ingress {
     batch: usize,
     datagrams: Vec<Datagram>,
     opened: Vec<Opened>,
+    held: Held,
     /// The last count of lost datagrams that each socket told, by group and shard.
     lost: Vec<u32>,
 }
@@ -97,6 +100,7 @@ impl Ingress {
             batch: SHORT_BATCH,
             datagrams: Vec::with_capacity(BATCH),
             opened: Vec::with_capacity(BATCH),
+            held: Held::default(),
             lost: Vec::new(),
         }
     }
@@ -220,9 +224,31 @@ impl Ingress {
             self.consider(ctx, self.datagrams[i], &mut run);
         }
         if let Some(run) = run {
-            ctx.settle(&run);
+            self.settle(ctx, &run);
         }
         self.deliver(ctx, tuns)
+    }
+
+    /// Writes the packets that waited long enough. True: the interface is gone.
+    pub(crate) fn release(&mut self, ctx: &mut Context, tuns: &[Queue]) -> bool {
+        if self.held.is_empty() {
+            return false;
+        }
+        let free = self.held.release(ctx);
+        free.into_iter()
+            .any(|packet| write(ctx, tuns, packet.shard, &packet.frame))
+    }
+
+    /// Whether packets wait for what meta does.
+    pub(crate) fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Ends a run: what it showed of its peer may have to reach the tables first.
+    fn settle(&mut self, ctx: &mut Context, run: &Run) {
+        if let Some(expected) = ctx.settle(run) {
+            self.held.expect(expected, ctx.now);
+        }
     }
 
     /// Sorts a datagram by its type.
@@ -306,7 +332,9 @@ impl Ingress {
                     && ctx.now.since(session.born) >= ctx.constants.last_minute(),
             };
             if let Some(ended) = run.replace(begun) {
-                ctx.settle(&ended);
+                if let Some(expected) = ctx.settle(&ended) {
+                    self.held.expect(expected, ctx.now);
+                }
             }
         }
         let Some(run) = run else {
@@ -331,6 +359,7 @@ impl Ingress {
                 start,
                 length,
                 shard,
+                peer,
             }),
             Err(reason) => ctx.tally.drop(reason),
         }
@@ -338,25 +367,39 @@ impl Ingress {
 
     /// Writes what was opened. True: the interface is gone.
     fn deliver(&mut self, ctx: &mut Context, tuns: &[Queue]) -> bool {
+        let holds = self.holds();
         for opened in &self.opened {
-            let Some(queue) = tuns.get(opened.shard.index()) else {
-                ctx.tally.drop(DropReason::TunWrite);
+            let (start, end) = (opened.start, opened.start + opened.length);
+            let packet = &self.buffer[start..end];
+            if holds && self.held.hold(opened.peer, opened.shard, packet) {
                 continue;
-            };
+            }
             // The header of the interface takes the place of the message's.
-            let frame = &mut self.buffer[opened.start - VNET_HEADER..opened.start + opened.length];
+            let frame = &mut self.buffer[start - VNET_HEADER..end];
             frame[..VNET_HEADER].fill(0);
-            ctx.tally.tun_write_calls += 1;
-            match queue.write(frame) {
-                Ok(()) => ctx.tally.tun_tx_packets += 1,
-                Err(TunError::Gone) => return true,
-                Err(TunError::Down) => ctx.tally.drop(DropReason::LinkDown),
-                Err(TunError::Full | TunError::Refused(_)) => ctx.tally.drop(DropReason::TunWrite),
+            if write(ctx, tuns, opened.shard, frame) {
+                return true;
             }
         }
         self.opened.clear();
         false
     }
+}
+
+/// Writes one frame to its shard's queue. True: the interface is gone.
+fn write(ctx: &mut Context, tuns: &[Queue], shard: ShardId, frame: &[u8]) -> bool {
+    let Some(queue) = tuns.get(shard.index()) else {
+        ctx.tally.drop(DropReason::TunWrite);
+        return false;
+    };
+    ctx.tally.tun_write_calls += 1;
+    match queue.write(frame) {
+        Ok(()) => ctx.tally.tun_tx_packets += 1,
+        Err(TunError::Gone) => return true,
+        Err(TunError::Down) => ctx.tally.drop(DropReason::LinkDown),
+        Err(TunError::Full | TunError::Refused(_)) => ctx.tally.drop(DropReason::TunWrite),
+    }
+    false
 }
 
 /// Where what is known of a socket stands.
@@ -396,7 +439,7 @@ fn endpoint(header: &PacketHeader) -> Endpoint {
 
 /// Whether two endpoints are one. An address of the kernel's choice carries no flow label, and one
 /// without a device stands for any: no route back uses the one that the peer is heard by.
-fn same_endpoint(known: &Endpoint, seen: &Endpoint) -> bool {
+pub(super) fn same_endpoint(known: &Endpoint, seen: &Endpoint) -> bool {
     let remote = match (known.remote, seen.remote) {
         (SocketAddr::V6(one), SocketAddr::V6(other)) => {
             one.ip() == other.ip()
@@ -409,8 +452,8 @@ fn same_endpoint(known: &Endpoint, seen: &Endpoint) -> bool {
 }
 
 impl Context {
-    /// Counts a run and tells meta what it showed.
-    fn settle(&mut self, run: &Run) {
+    /// Counts a run and tells meta what it showed; what meta will change by it, if anything.
+    fn settle(&mut self, run: &Run) -> Option<Expected> {
         let &Run {
             lane,
             local_index,
@@ -425,7 +468,8 @@ impl Context {
         self.tally.rx_packets += run.packets;
         self.tally.keepalives_received += run.empty;
         self.received(peer, &path, run.packets > run.empty);
-        self.confirm(lane, local_index, &path);
+        let confirmed = self.confirm(lane, local_index, &path);
+        let mut moved = false;
         if !path
             .endpoint
             .is_some_and(|known| same_endpoint(&known, &run.from))
@@ -437,27 +481,36 @@ impl Context {
                 endpoint: run.from,
             };
             let (user, now) = ((peer, path.incarnation), self.now);
-            self.reports
+            moved = self
+                .reports
                 .raise(Throttled::Roamed, user, event, now, &mut self.tally);
         }
         if run.last_minute {
             self.rekey_due((peer, path.incarnation), lane, local_index, true);
         }
+        (confirmed || moved).then_some(Expected {
+            peer,
+            incarnation: path.incarnation,
+            lane: confirmed.then_some(lane),
+            endpoint: moved.then_some(run.from),
+        })
     }
 
-    /// The first message on a session that the peer began shows that it has the key too.
-    fn confirm(&mut self, lane: LaneSlot, local_index: u32, path: &PeerPath) {
+    /// The first message on a session that the peer began shows that it has the key too. True:
+    /// meta is told now.
+    fn confirm(&mut self, lane: LaneSlot, local_index: u32, path: &PeerPath) -> bool {
         let Some(session) = self.cache.get(&self.tables, lane) else {
-            return;
+            return false;
         };
         if session.initiator || session.confirmed || session.local_index != local_index {
-            return;
+            return false;
         }
         if path.lane == Some(lane) {
             session.confirmed = true;
-            return;
+            return false;
         }
         let event = Event::Confirmed { lane, local_index };
         session.confirmed = self.reports.push(event, &mut self.tally);
+        session.confirmed
     }
 }

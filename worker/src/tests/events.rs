@@ -260,3 +260,44 @@ fn our_own_datagram_out_of_the_tun_is_a_loop() {
     left.turns();
     assert_eq!(left.drops(DropReason::Loop), 4);
 }
+
+/// An answer must not leave for where the peer was before: the packet waits until meta has stored where it is.
+#[test]
+fn a_packet_that_shows_a_move_waits_for_the_path() {
+    let (mut left, mut right) = two();
+    right.state.set_path(PEER, &path(None, Some(LANE)));
+    for _ in 0..3 {
+        left.to_tun(0, &ipv4(LEFT, RIGHT, 1, true, &payload(20)));
+        left.turns();
+    }
+    right.turn_once();
+    assert!(
+        right.written(0).is_empty(),
+        "nothing is known of the peer's address yet"
+    );
+    let endpoint = right.events(0).iter().find_map(|event| match event {
+        Event::Roamed { endpoint, .. } => Some(*endpoint),
+        _ => None,
+    });
+    let mut known = path(None, Some(LANE));
+    known.endpoint = endpoint;
+    right.state.set_path(PEER, &known);
+    right.turn_once();
+    assert_eq!(right.written(0).len(), 3, "in order, once it is known");
+}
+
+/// Meta may know better, or be dead: a packet is delayed, never lost.
+#[test]
+fn a_packet_is_held_for_a_bounded_time() {
+    let (mut left, mut right) = two();
+    right.state.set_path(PEER, &path(None, None));
+    left.to_tun(0, &ipv4(LEFT, RIGHT, 1, true, &payload(20)));
+    left.turns();
+    let began = std::time::Instant::now();
+    let mut written = Vec::new();
+    while written.is_empty() && began.elapsed() < std::time::Duration::from_secs(5) {
+        right.turn_once();
+        written = right.written(0);
+    }
+    assert_eq!(written.len(), 1);
+}

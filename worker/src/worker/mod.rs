@@ -36,6 +36,8 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 const CHORES: Duration = Duration::from_secs(1);
 /// How long to wait for a socket that is full, if it doesn't say sooner that it can be written.
 const FULL_WAIT: Duration = Duration::from_millis(10);
+/// How often to look whether meta has stored what held packets wait for.
+const HELD_WAIT: Duration = Duration::from_micros(100);
 /// How long to wait when the kernel is out of buffers, or meta's ring is full.
 const SHORT_WAIT: Duration = Duration::from_millis(1);
 
@@ -237,8 +239,16 @@ impl Worker {
         Ok(sleeps)
     }
 
+    /// Whether packets wait for what meta does.
+    pub(crate) fn holds(&self) -> bool {
+        self.ingress.holds()
+    }
+
     /// How long a sleep may last.
     fn longest_wait(&self) -> Duration {
+        if self.holds() {
+            return HELD_WAIT;
+        }
         if self.parts.ctx.reports.has_unsent() {
             return SHORT_WAIT;
         }

@@ -52,11 +52,14 @@ impl Worker {
         }
     }
 
-    /// Opens what others received for us.
+    /// Opens what others received for us, after what was held back.
     pub(super) fn take_datagrams(&mut self, turn: &mut Turn) {
         let Parts {
             inlets, ctx, tuns, ..
         } = &mut self.parts;
+        if self.ingress.release(ctx, tuns) {
+            turn.end = Some(End::InterfaceGone);
+        }
         for inlet in &mut inlets.packets {
             if inlet.is_empty() {
                 continue;
