@@ -24,7 +24,8 @@ build:
 # Two gateways in namespaces of their own: handshake, ping, iperf3 with a live table of workers.
 demo:
 	@tests/packages.sh demo $(BUILD_PACKAGES) $(DEMO_PACKAGES)
-	@cargo build --quiet --release -p ringway-supervisor -p ringway-tools
+	@echo "building (some minutes at the first time) ..."
+	@cargo build --release -p ringway-supervisor -p ringway-tools
 	@$(TARGET)/release/ringway demo
 
 # Unit tests, end-to-end tests against stock peers, bounded fuzzing.
