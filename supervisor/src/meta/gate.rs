@@ -132,6 +132,13 @@ impl Core {
                 }
                 allowed
             }
+            MacVerdict::Mac1Only
+                if has_mac2(message) && !self.cookies.allow(source.remote, self.now) =>
+            {
+                // A wrong cookie earns another one no more often than none.
+                self.dropped(DropReason::UnderLoad);
+                false
+            }
             MacVerdict::Mac1Only => {
                 let sender = message.get(4..8).and_then(|field| field.first_chunk::<4>());
                 let sender = u32::from_le_bytes(*sender.unwrap_or(&[0; 4]));

@@ -97,6 +97,13 @@ fn who_begs_for_cookies_gets_no_more_than_a_share() {
     while rig.core.work_off() {}
     let given = rig.sent().len();
     assert!((100..400).contains(&given), "{given}");
+    let mut claiming = flood;
+    claiming[140] = 1;
+    for number in 0..1000 {
+        rig.arrive(&claiming, &format!("203.0.113.7:{}", 1000 + number));
+    }
+    while rig.core.work_off() {}
+    assert_eq!(rig.sent().len(), 0, "nor with a wrong cookie");
     let (_, message) = peer.initiate(&rig);
     rig.receive(&message, "192.0.2.7:5000");
     let Ok(Message::CookieReply(reply)) = Message::parse(rig.sent_one().bytes()) else {

@@ -156,7 +156,10 @@ impl Rig {
 
     /// A datagram arrives and waits.
     pub(super) fn arrive(&mut self, bytes: &[u8], from: &str) {
-        let remote: SocketAddr = from.parse().unwrap();
+        self.arrive_from(bytes, from.parse().unwrap());
+    }
+
+    pub(super) fn arrive_from(&mut self, bytes: &[u8], remote: SocketAddr) {
         let source = Source {
             remote,
             local: Some("198.51.100.1".parse().unwrap()),
