@@ -25,7 +25,7 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "N|auto", env = "RINGWAY_WORKERS")]
     pub(crate) workers: Option<WorkersSetting>,
 
-    /// How many shards, a power of two up to 64; workers can be scaled up to it.
+    /// How many shards, a power of two up to 64.
     #[arg(long, value_name = "S", env = "RINGWAY_SHARDS", value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) shards: Option<u8>,
 
