@@ -21,7 +21,7 @@ pub(crate) struct Source {
 /// The file that `argument` of `ringway up` means; bare names are looked for in `directory`.
 pub(crate) fn resolve(argument: &Path, directory: &Path) -> Outcome<Source> {
     let path = match bare_name(argument) {
-        Some(name) => find(name, directory)?,
+        Some(name) => find(name, directory, Path::new(""))?,
         None => argument.to_owned(),
     };
     let interface = interface_of(&path)?;
@@ -39,13 +39,33 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     }
 }
 
+/// Refuses what can't be a gateway's name, and says which one a path to its file means.
+pub(crate) fn gateway(text: &str) -> Outcome {
+    check(text).map_err(|why| match gateway_of(text) {
+        Some(name) => Failure::Usage(format!(
+            "{text}: give the gateway's name, not its file: {name}"
+        )),
+        None => Failure::Usage(why),
+    })
+}
+
+/// The gateway that a configuration file is for.
+pub(crate) fn gateway_of(file: &str) -> Option<&str> {
+    stem(file.rsplit('/').next()?).filter(|name| valid_interface_name(name))
+}
+
 /// `wg0`, but not `./wg0`, `wg0.conf` or `wg0.toml`.
 fn bare_name(argument: &Path) -> Option<&str> {
     let text = argument.to_str()?;
     (!text.contains('/') && stem(text).is_none()).then_some(text)
 }
 
-fn find(name: &str, directory: &Path) -> Outcome<PathBuf> {
+fn find(name: &str, directory: &Path, here: &Path) -> Outcome<PathBuf> {
+    let file = here.join(name);
+    let is_file = file.is_file();
+    if is_file && check(name).is_err() {
+        return Ok(file);
+    }
     check(name).map_err(Failure::Usage)?;
     let toml = directory.join(format!("{name}.toml"));
     let conf = directory.join(format!("{name}.conf"));
@@ -57,6 +77,8 @@ fn find(name: &str, directory: &Path) -> Outcome<PathBuf> {
         ))),
         (true, false) => Ok(toml),
         (false, true) => Ok(conf),
+        // As with a path: what is wrong is the end of its name.
+        (false, false) if is_file => Ok(file),
         (false, false) => Err(Failure::Failed(format!(
             "{name}: neither {} nor {} exists: write one, or give the path of a file",
             toml.display(),
@@ -119,6 +141,46 @@ mod tests {
             let failure = resolve(Path::new(bad), nowhere).unwrap_err();
             assert_eq!(failure.code(), 2, "{bad}: {failure}");
         }
+    }
+
+    #[test]
+    fn a_file_in_place_of_a_gateway_is_told_its_name() {
+        for file in ["./office-1.conf", "/x/office-1.toml"] {
+            let failure = gateway(file).unwrap_err();
+            assert_eq!(failure.code(), 2);
+            assert!(
+                failure.to_string().ends_with("not its file: office-1"),
+                "{failure}"
+            );
+        }
+        assert!(
+            gateway("office.conf").is_ok(),
+            "an interface may be called so"
+        );
+        assert!(
+            gateway("../..")
+                .unwrap_err()
+                .to_string()
+                .contains("no interface name")
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_there_counts_as_a_path() {
+        let (empty, here) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for file in ["nux.txt", "a-name-that-is-far-too-long.txt"] {
+            assert!(find(file, empty.path(), here.path()).is_err());
+            fs::write(here.path().join(file), "").unwrap();
+            let path = find(file, empty.path(), here.path()).unwrap();
+            let failure = interface_of(&path).unwrap_err();
+            assert!(
+                failure.to_string().contains("ends with .conf or .toml"),
+                "{failure}"
+            );
+        }
+        fs::write(empty.path().join("nux.txt.conf"), "").unwrap();
+        let found = find("nux.txt", empty.path(), here.path()).unwrap();
+        assert_eq!(found, empty.path().join("nux.txt.conf"));
     }
 
     #[test]

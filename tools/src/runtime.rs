@@ -44,7 +44,7 @@ impl Runtime {
     /// The gateway that a look-up means: the one that was named, or the only one.
     pub(crate) fn choose(&self, name: Option<&str>) -> Outcome<String> {
         if let Some(name) = name {
-            names::check(name).map_err(Failure::Usage)?;
+            names::gateway(name)?;
             return Ok(name.to_owned());
         }
         let mut running = self.running();
@@ -60,15 +60,33 @@ impl Runtime {
         }
     }
 
-    /// "Not running", and which ones are.
+    /// "Not running", and what to do: read why it ended, or name another one.
     pub(crate) fn not_running(&self, name: &str) -> Failure {
+        if let Some(ended) = self.ended(name) {
+            return Failure::NotRunning(format!("{name}: not running: {ended}"));
+        }
         let running = self.running();
-        let remedy = if running.is_empty() {
+        let remedy = if let Some(gateway) = names::gateway_of(name) {
+            format!("a gateway is named without the end of its file: {gateway}")
+        } else if running.is_empty() {
             format!("start it with `ringway up {name}`")
         } else {
-            format!("running: {}", running.join(", "))
+            format!("these run: {}", running.join(", "))
         };
-        Failure::NotRunning(format!("{name}: no such gateway is running: {remedy}"))
+        Failure::NotRunning(format!("{name}: no such gateway runs: {remedy}"))
+    }
+
+    /// What a gateway that failed or was killed left: a stop that was asked for leaves nothing.
+    fn ended(&self, name: &str) -> Option<String> {
+        let log = self.root.join(name).join("log");
+        let takes_over = format!("the next `ringway up {name}` takes over what it left");
+        if log.exists() {
+            return Some(format!("it ended; see {}; {takes_over}", log.display()));
+        }
+        // In the foreground it has no log of its own.
+        self.control_socket(name)
+            .exists()
+            .then(|| format!("it was killed; {takes_over}"))
     }
 
     /// Whether somebody listens on the control socket: a killed supervisor leaves its file behind. One that we may
@@ -123,12 +141,33 @@ pub(crate) mod tests {
         );
         drop(one);
         assert_eq!(runtime.running(), ["wg1"]);
-        assert!(
-            runtime
-                .not_running("wg0")
-                .to_string()
-                .contains("running: wg1")
+    }
+
+    #[test]
+    fn one_that_does_not_run_is_told_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = at(directory.path());
+        let told = |name: &str| {
+            let failure = runtime.not_running(name);
+            assert_eq!(failure.code(), 3);
+            failure.to_string()
+        };
+        assert!(told("wg0").ends_with("start it with `ringway up wg0`"));
+        fs::create_dir(directory.path().join("wg1")).unwrap();
+        let listener = UnixListener::bind(runtime.control_socket("wg1")).unwrap();
+        assert_eq!(told("wg0"), "wg0: no such gateway runs: these run: wg1");
+        assert!(told("wg1.conf").ends_with("without the end of its file: wg1"));
+        drop(listener);
+        let killed =
+            "wg1: not running: it was killed; the next `ringway up wg1` takes over what it left";
+        assert_eq!(told("wg1"), killed);
+        let log = directory.path().join("wg1/log");
+        fs::write(&log, "").unwrap();
+        let expected = format!(
+            "wg1: not running: it ended; see {}; the next ",
+            log.display()
         );
+        assert!(told("wg1").starts_with(&expected), "{}", told("wg1"));
     }
 
     #[test]

@@ -34,13 +34,13 @@ pub(crate) fn up(arguments: &UpArgs) -> Outcome {
 
 /// Stops a gateway.
 pub(crate) fn down(runtime: &Runtime, arguments: &NameArgs) -> Outcome {
-    names::check(&arguments.name).map_err(Failure::Usage)?;
+    names::gateway(&arguments.name)?;
     control::change(runtime, &arguments.name, &Request::Stop, "down")
 }
 
 /// Has a gateway read its file again.
 pub(crate) fn reload(runtime: &Runtime, arguments: &ReloadArgs) -> Outcome {
-    names::check(&arguments.name).map_err(Failure::Usage)?;
+    names::gateway(&arguments.name)?;
     let request = Request::Reload {
         keep_runtime: arguments.keep_runtime,
     };
