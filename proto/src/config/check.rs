@@ -238,7 +238,13 @@ fn differences(config: &Config) -> Vec<String> {
     }
     if config.interface.save_config {
         differences.push(
-            "SaveConfig keeps names, host names of endpoints and the DNS of the file; wg-quick writes the addresses last seen and drops comments"
+            "SaveConfig keeps the file's names, host names of endpoints, addresses and DNS; wg-quick keeps no names and writes what runs: endpoints last seen, and addresses and DNS set at run time too. Both drop other comments, order the keys anew and fix a port that was random"
+                .to_owned(),
+        );
+    }
+    if !config.interface.pre_down.is_empty() {
+        differences.push(
+            "a PreDown that fails is a warning in the log and the gateway goes down all the same; wg-quick leaves it up"
                 .to_owned(),
         );
     }
@@ -322,6 +328,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("   1. run PreUp: before wg0\n"), "{text}");
+        assert!(text.contains("Both drop other comments, order"), "{text}");
+        assert!(text.contains("a PreDown that fails is a warning"), "{text}");
     }
 
     #[test]
