@@ -1,9 +1,11 @@
 //! The command line: what clap parses, and its help.
 
+use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::Resettable;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ringway_proto::config::{CpuList, MAX_SHARDS, PollMode, WorkersSetting};
 
 const EXAMPLES: &str = "\
@@ -209,12 +211,32 @@ pub(crate) struct RoutesArgs {
 /// Arguments of `demo`.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Seconds of iperf3 through the tunnel
+    /// Seconds of iperf3 through the tunnel, 1 to 20
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=20))]
     pub(crate) seconds: u8,
     /// Worker processes of each gateway: a number, or `auto` for one per CPU
     #[arg(long, value_name = "N|auto", default_value = "auto")]
     pub(crate) workers: WorkersSetting,
+}
+
+/// The command line of this process; an environment variable that is empty counts as unset.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let matches = without(Cli::command(), empty).try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+/// The command without the environment variables that `ignored` names.
+fn without(command: clap::Command, ignored: impl Fn(&OsStr) -> bool) -> clap::Command {
+    command.mut_subcommand("up", |up| {
+        up.mut_args(|argument| {
+            if argument.get_env().is_some_and(&ignored) {
+                argument.env(Resettable::Reset)
+            } else {
+                argument
+            }
+        })
+    })
 }
 
 fn shards(text: &str) -> Result<u8, String> {
@@ -242,13 +264,25 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_empty_variable_is_not_asked() {
+        let asked = |command: clap::Command| {
+            let up = command.find_subcommand("up").unwrap();
+            let names = up.get_arguments().filter_map(clap::Arg::get_env);
+            names.map(OsStr::to_owned).collect::<Vec<_>>()
+        };
+        let all = asked(without(Cli::command(), |_| false));
+        assert_eq!(all.len(), 4);
+        let rest = asked(without(Cli::command(), |name| name == "RINGWAY_CPUS"));
+        assert_eq!(rest.len(), 3);
+        assert!(!rest.contains(&"RINGWAY_CPUS".into()));
     }
 
     #[test]

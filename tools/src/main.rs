@@ -25,8 +25,8 @@ mod watch;
 use std::io;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Command};
 use error::{Failure, Outcome};
@@ -34,7 +34,7 @@ use runtime::Runtime;
 
 fn main() -> ExitCode {
     sys::signals::end_on_broken_pipe();
-    let cli = match Cli::try_parse() {
+    let cli = match cli::parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };

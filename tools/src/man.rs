@@ -43,7 +43,7 @@ fn push_command(text: &mut String, command: &Command) {
         .filter(|argument| argument.get_id() != "help")
     {
         let (name, help) = (escape(&name(argument)), escape(&help(argument)));
-        let _ = writeln!(text, ".TP\n.B {name}\n{help}.");
+        let _ = writeln!(text, ".TP\n.B {name}\n{help}{}.", default(argument));
     }
     if let Some(examples) = command.get_after_help() {
         text.push_str(".PP\n.nf\n");
@@ -108,6 +108,16 @@ fn help(argument: &Arg) -> String {
         .unwrap_or_default()
 }
 
+fn default(argument: &Arg) -> String {
+    let value = argument
+        .get_default_values()
+        .first()
+        .filter(|_| argument.get_action().takes_values());
+    value.map_or_else(String::new, |value| {
+        format!("; the default is {}", escape(&value.to_string_lossy()))
+    })
+}
+
 fn first_lower(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| {
@@ -146,7 +156,13 @@ The gateway is not running.
 .B RINGWAY_WORKERS, RINGWAY_SHARDS, RINGWAY_CPUS, RINGWAY_POLL
 stand for the options of
 .B up
-of the same names. An option wins over the environment, which wins over the file.
+of the same names. An option wins over the environment, which wins over the file; an empty variable counts as unset.
+.PP
+.B RINGWAY_LOG_LEVEL, RINGWAY_LOG_FORMAT
+say what the gateway that
+.B up
+starts logs, and how: see
+.BR ringwayd (8).
 .SH FILES
 .TP
 .I /etc/ringway/NAME.toml, /etc/ringway/NAME.conf
@@ -154,6 +170,9 @@ Configurations.
 .TP
 .I /run/ringway/NAME/control.sock
 The socket that the supervisor of a running gateway listens on.
+.TP
+.I /run/ringway/NAME/log
+What a gateway in the background has to say; stays when it ended by a failure.
 .SH SEE ALSO
 .BR ringwayd (8),
 .BR ringway.toml (5),

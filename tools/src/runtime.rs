@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -78,6 +79,9 @@ impl Runtime {
 
     /// What a gateway that failed or was killed left: a stop that was asked for leaves nothing.
     fn ended(&self, name: &str) -> Option<String> {
+        if self.is_claimed(name) {
+            return Some("it starts or ends just now: try again".into());
+        }
         let log = self.root.join(name).join("log");
         let takes_over = format!("the next `ringway up {name}` takes over what it left");
         if log.exists() {
@@ -87,6 +91,19 @@ impl Runtime {
         self.control_socket(name)
             .exists()
             .then(|| format!("it was killed; {takes_over}"))
+    }
+
+    /// Whether a supervisor holds the name's lock. The kernel's list is asked: to try the lock could make a start fail.
+    fn is_claimed(&self, name: &str) -> bool {
+        let Ok(lock) = fs::metadata(self.root.join(name).join("lock")) else {
+            return false;
+        };
+        let inode = format!(":{} ", lock.ino());
+        fs::read_to_string("/proc/locks").is_ok_and(|locks| {
+            locks
+                .lines()
+                .any(|line| line.contains(" FLOCK ") && line.contains(&inode))
+        })
     }
 
     /// Whether somebody listens on the control socket: a killed supervisor leaves its file behind. One that we may
@@ -111,6 +128,8 @@ pub(crate) fn nobody_listens(error: &std::io::Error) -> bool {
 pub(crate) mod tests {
     use std::os::unix::net::UnixListener;
     use std::path::Path;
+
+    use nix::fcntl::{Flock, FlockArg};
 
     use super::*;
 
@@ -168,6 +187,13 @@ pub(crate) mod tests {
             log.display()
         );
         assert!(told("wg1").starts_with(&expected), "{}", told("wg1"));
+        let lock = fs::File::create(directory.path().join("wg1/lock")).unwrap();
+        assert!(
+            told("wg1").starts_with(&expected),
+            "a lock that nobody holds"
+        );
+        let _held = Flock::lock(lock, FlockArg::LockExclusiveNonblock).unwrap();
+        assert!(told("wg1").contains("just now"), "{}", told("wg1"));
     }
 
     #[test]

@@ -23,6 +23,12 @@ pub(crate) fn up(arguments: &UpArgs) -> Outcome {
     let daemon = find_daemon()?;
     let mut command = Command::new(&daemon);
     command.args(daemon_arguments(arguments, &source));
+    // To the daemon too an empty variable is one that is not set.
+    for (name, value) in std::env::vars_os() {
+        if value.is_empty() && name.as_encoded_bytes().starts_with(b"RINGWAY_") {
+            command.env_remove(name);
+        }
+    }
     // In the daemon's place: its exit code, its signals and its one line of error are the command's own.
     let why = command.exec();
     Err(Failure::Failed(format!(
