@@ -68,7 +68,7 @@ fn hint(reason: RefusalReason) -> &'static str {
             "too many handshakes came in: the sender was asked to come again with a cookie"
         }
         RefusalReason::NoEndpoint => {
-            "nobody knows where the peer is: set Endpoint, or wait until it speaks first"
+            "nobody knows where the peer is: it has no Endpoint, or its host name is not resolved yet: set one, or wait until the peer speaks first"
         }
         RefusalReason::NoAnswer => {
             "the peer does not answer: check its Endpoint, that it runs, and UDP through the firewalls between"
