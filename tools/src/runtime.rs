@@ -83,7 +83,7 @@ impl Runtime {
             return Some("it starts or ends just now: try again".into());
         }
         let log = self.root.join(name).join("log");
-        let takes_over = format!("the next `ringway up {name}` takes over what it left");
+        let takes_over = "the next `up` takes over what it left";
         if log.exists() {
             return Some(format!("it ended; see {}; {takes_over}", log.display()));
         }
@@ -177,8 +177,7 @@ pub(crate) mod tests {
         assert_eq!(told("wg0"), "wg0: no such gateway runs: these run: wg1");
         assert!(told("wg1.conf").ends_with("without the end of its file: wg1"));
         drop(listener);
-        let killed =
-            "wg1: not running: it was killed; the next `ringway up wg1` takes over what it left";
+        let killed = "wg1: not running: it was killed; the next `up` takes over what it left";
         assert_eq!(told("wg1"), killed);
         let log = directory.path().join("wg1/log");
         fs::write(&log, "").unwrap();
