@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod attach;
+pub(super) mod clients;
 mod inbox;
 mod watched;
 
@@ -15,6 +16,7 @@ use super::uapi::Server;
 use super::{MetaError, MetaFds, MetaSettings};
 use crate::channel::FromMeta;
 use crate::helper::protocol::{HelperAnswer, Work};
+use clients::Clients;
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
 use nix::time::{ClockId, clock_gettime};
 use ringway_proto::time::Instant;
@@ -83,8 +85,7 @@ struct Loop {
     /// Whether to look again at once, or soon.
     again: bool,
     soon: bool,
-    /// What the connections are watched for, by their number.
-    watched: Vec<Option<EpollFlags>>,
+    clients: Clients,
     helper_watched: EpollFlags,
     tidied: Instant,
     /// The workers' table has no room; not tried again before.
@@ -165,12 +166,8 @@ impl Loop {
             }
             HELPER => self.take_answers(),
             UAPI => {
-                for number in self.server.accept(self.core.now) {
-                    self.watched
-                        .resize(self.watched.len().max(number + 1), None);
-                    self.watched[number] = None;
-                    self.watch_connection(number)?;
-                }
+                self.clients
+                    .accept(&self.epoll, &mut self.server, self.core.now);
                 Ok(())
             }
             socket if socket < CONNECTIONS => {
@@ -180,7 +177,8 @@ impl Loop {
             connection => {
                 let number = (connection - CONNECTIONS) as usize;
                 self.server.ready(&mut self.core, number);
-                self.watch_connection(number)
+                self.clients.watch(&self.epoll, &mut self.server, number);
+                Ok(())
             }
         }
     }
@@ -265,7 +263,10 @@ impl Loop {
         self.watch_helper()?;
         self.supervisor.queue(outbox.supervisor);
         self.soon |= self.supervisor.flush().map_err(MetaError::Channel)?;
-        self.watch_connections()
+        self.clients.watch_all(&self.epoll, &mut self.server);
+        self.clients
+            .resume(&self.epoll, &self.server, self.core.now);
+        Ok(())
     }
 
     fn heartbeat(&mut self, began: Instant) -> Result<(), MetaError> {

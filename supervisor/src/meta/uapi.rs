@@ -25,6 +25,17 @@ const CHANGES: usize = 8192;
 /// A connection that takes nothing of its answer for so long is closed.
 const STALLED: Duration = Duration::from_secs(30);
 
+/// Who came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Nobody waits.
+    Nobody,
+    /// Somebody for whom there is no place, or who went away again.
+    TurnedAway,
+    /// A client, with this number.
+    At(usize),
+}
+
 /// The server.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -49,18 +60,30 @@ impl Server {
         })
     }
 
-    /// Accepts what waits and tells the numbers of the new connections.
-    pub(crate) fn accept(&mut self, now: Instant) -> Vec<usize> {
-        let mut new = Vec::new();
-        while let Ok((stream, _)) = self.listener.accept() {
-            if stream.set_nonblocking(true).is_err() {
-                continue;
+    /// Accepts one client, who may take the number of another one that makes room. An error: there
+    /// is no descriptor or no memory for it, and it waits still.
+    pub(crate) fn accept(&mut self, now: Instant) -> io::Result<Arrival> {
+        let stream = match self.listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Arrival::Nobody),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+                ) =>
+            {
+                return Ok(Arrival::TurnedAway);
             }
-            let Some(number) = self.place() else { continue };
-            self.connections[number] = Some(Connection::new(stream, now));
-            new.push(number);
+            Err(error) => return Err(error),
+        };
+        if stream.set_nonblocking(true).is_err() {
+            return Ok(Arrival::TurnedAway);
         }
-        new
+        let Some(number) = self.place() else {
+            return Ok(Arrival::TurnedAway);
+        };
+        self.connections[number] = Some(Connection::new(stream, now));
+        Ok(Arrival::At(number))
     }
 
     /// The descriptor of a connection and what to watch it for; `None`: it is closed.
@@ -182,7 +205,7 @@ impl Server {
     }
 
     /// Drops a connection. A transaction that began is finished all the same, as in the kernel.
-    fn close(&mut self, number: usize) {
+    pub(crate) fn close(&mut self, number: usize) {
         if let Some(place) = self.connections.get_mut(number) {
             *place = None;
         }

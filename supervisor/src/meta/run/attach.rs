@@ -7,6 +7,7 @@ use super::super::sockets::Buffers;
 use super::super::uapi::Server;
 use super::super::workers::Workers;
 use super::super::{MetaError, MetaFds, MetaSettings};
+use super::clients::Clients;
 use super::{CONTROL, DOORBELL, HELPER, Loop, clocks};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollFlags};
 use ringway_proto::timers::Constants;
@@ -77,7 +78,7 @@ impl Loop {
             stopping: false,
             again: true,
             soon: false,
-            watched: Vec::new(),
+            clients: Clients::default(),
             helper_watched: EpollFlags::EPOLLIN,
             tidied: now,
             full_until: None,

@@ -1,7 +1,7 @@
 //! What the loop waits for: each descriptor is watched for what it needs now, and no longer.
 
 use super::super::MetaError;
-use super::{CONNECTIONS, CONTROL, DOORBELL, HELPER, Loop};
+use super::{CONTROL, DOORBELL, HELPER, Loop};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use std::os::fd::AsFd;
 
@@ -14,33 +14,6 @@ impl Loop {
             _ => self.server.as_fd(),
         };
         Ok(self.epoll.add(fd, EpollEvent::new(flags, what))?)
-    }
-
-    /// Watches a connection for what it needs now.
-    pub(super) fn watch_connection(&mut self, number: usize) -> Result<(), MetaError> {
-        let Some((fd, interest)) = self.server.watch(number) else {
-            if let Some(place) = self.watched.get_mut(number) {
-                // Closed, and so out of the epoll set.
-                *place = None;
-            }
-            return Ok(());
-        };
-        let mut flags = EpollFlags::empty();
-        flags.set(EpollFlags::EPOLLIN, interest.read);
-        flags.set(EpollFlags::EPOLLOUT, interest.write);
-        let place = &mut self.watched[number];
-        let data = CONNECTIONS + number as u64;
-        match *place {
-            Some(same) if same == flags => {}
-            Some(_) => self.epoll.modify(fd, &mut EpollEvent::new(flags, data))?,
-            None => self.epoll.add(fd, EpollEvent::new(flags, data))?,
-        }
-        *place = Some(flags);
-        Ok(())
-    }
-
-    pub(super) fn watch_connections(&mut self) -> Result<(), MetaError> {
-        (0..self.watched.len()).try_for_each(|number| self.watch_connection(number))
     }
 
     pub(super) fn watch_helper(&mut self) -> Result<(), MetaError> {

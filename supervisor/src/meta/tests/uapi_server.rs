@@ -1,9 +1,12 @@
 //! The UAPI server over real sockets.
 
 use super::rig::{Rig, Stock};
-use crate::meta::uapi::Server;
+use crate::meta::run::clients::Clients;
+use crate::meta::uapi::{Arrival, Server};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::fmt::Write as _;
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 struct Uapi {
@@ -32,7 +35,9 @@ impl Uapi {
     }
 
     fn turn(&mut self) {
-        self.open.extend(self.server.accept(self.rig.now()));
+        while let Arrival::At(number) = self.server.accept(self.rig.now()).unwrap() {
+            self.open.push(number);
+        }
         for number in self.open.clone() {
             self.server.ready(&mut self.rig.core, number);
         }
@@ -153,4 +158,88 @@ fn half_a_request_changes_nothing() {
     drop(client);
     uapi.turn();
     assert!(uapi.rig.core.peers.find(&peer.private.public()).is_none());
+}
+
+fn woken_by(epoll: &Epoll) -> Vec<u64> {
+    let mut ready = [EpollEvent::empty(); 128];
+    let count = epoll.wait(&mut ready, EpollTimeout::ZERO).unwrap();
+    ready[..count].iter().map(EpollEvent::data).collect()
+}
+
+#[test]
+fn more_clients_at_once_than_there_are_places_are_all_watched() {
+    let mut uapi = Uapi::new(Rig::new(8, 64));
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+    let mut watched = Clients::default();
+    let mut clients: Vec<UnixStream> = (0..100).map(|_| uapi.connect()).collect();
+    for _ in 0..10 {
+        watched.accept(&epoll, &mut uapi.server, uapi.rig.now());
+    }
+    for client in &mut clients {
+        // Those that made room are closed.
+        let _ = client.write_all(b"get=1\n\n");
+    }
+    let woken = woken_by(&epoll);
+    assert_eq!(woken.len(), 64, "{woken:?}");
+    for number in 0..64 {
+        uapi.server.ready(&mut uapi.rig.core, number);
+    }
+    let mut chunk = [0; 4096];
+    let answered = clients
+        .iter_mut()
+        .filter_map(|client| client.read(&mut chunk).ok())
+        .filter(|count| *count != 0)
+        .count();
+    assert_eq!(answered, 64);
+}
+
+#[test]
+fn a_client_that_goes_while_its_request_waits_wakes_nobody() {
+    let mut uapi = Uapi::new(Rig::new(8, 64));
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+    let mut watched = Clients::default();
+    let mut client = uapi.connect();
+    client.write_all(b"set=1\nfwmark=7\n\n").unwrap();
+    watched.accept(&epoll, &mut uapi.server, uapi.rig.now());
+    assert_eq!(woken_by(&epoll).len(), 1);
+    uapi.server.ready(&mut uapi.rig.core, 0);
+    assert!(!uapi.server.apply(&mut uapi.rig.core), "it waits");
+    watched.watch_all(&epoll, &mut uapi.server);
+    drop(client);
+    assert!(woken_by(&epoll).is_empty());
+
+    let (id, _) = uapi.rig.requests().pop().unwrap();
+    uapi.rig.core.requests.take(id);
+    let refused = crate::channel::Refused {
+        errno: 1,
+        message: "no".into(),
+    };
+    uapi.server.answered(&mut uapi.rig.core, id, Err(refused));
+    uapi.server.apply(&mut uapi.rig.core);
+    watched.watch_all(&epoll, &mut uapi.server);
+    assert!(uapi.server.watch(0).is_none(), "closed at the end");
+}
+
+#[test]
+fn a_listener_that_cannot_accept_is_left_alone_for_a_second() {
+    let rig = Rig::new(8, 64);
+    // Nobody listens: accepting fails, and not for want of clients.
+    let (stream, _other) = UnixStream::pair().unwrap();
+    let mut server = Server::new(stream.into()).unwrap();
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+    let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT, 3);
+    epoll.add(server.as_fd(), event).unwrap();
+    assert_eq!(woken_by(&epoll), [3]);
+    let mut watched = Clients::default();
+    watched.accept(&epoll, &mut server, rig.now());
+    assert!(woken_by(&epoll).is_empty());
+    let soon = rig.now() + std::time::Duration::from_millis(999);
+    watched.resume(&epoll, &server, soon);
+    assert!(epoll.delete(server.as_fd()).is_err(), "still out");
+    watched.resume(
+        &epoll,
+        &server,
+        rig.now() + std::time::Duration::from_secs(1),
+    );
+    assert!(epoll.delete(server.as_fd()).is_ok(), "in again");
 }
