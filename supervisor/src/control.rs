@@ -5,15 +5,19 @@
 
 use crate::sys::scm::send_stream;
 use crate::sys::socket::peer_groups;
+use nix::libc;
 use nix::sys::socket::{getsockopt, sockopt};
 use ringway_proto::codec;
 use ringway_proto::control::{REQUEST_LIMIT, RESPONSE_LIMIT, Request, Response};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
 
 /// Connections at a time; one more ends the oldest.
 const CONNECTIONS: usize = 64;
+/// How long the listener is left alone when there are no descriptors for its connections.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A connection, for an answer that comes later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,8 @@ pub(crate) struct Server {
     readers: Option<u32>,
     connections: Vec<Connection>,
     last: u64,
+    /// Out of descriptors: who waits stays in the queue until then.
+    paused: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -46,12 +52,15 @@ impl Server {
             readers,
             connections: Vec::new(),
             last: 0,
+            paused: None,
         }
     }
 
     /// The descriptors that become readable when there is something to do.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        std::iter::once(self.listener.as_fd()).chain(
+        // While it cannot accept, the listener would stay readable and the loop would spin.
+        let listener = (!self.is_paused()).then(|| self.listener.as_fd());
+        listener.into_iter().chain(
             self.connections
                 .iter()
                 .map(|connection| connection.stream.as_fd()),
@@ -103,7 +112,14 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        if self.is_paused() {
+            return;
+        }
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => return self.pause_after(&error),
+            };
             let Some(root) = allowed(&stream, self.readers) else {
                 continue;
             };
@@ -121,6 +137,25 @@ impl Server {
                 buffer: Vec::new(),
             });
         }
+    }
+
+    /// Leaves the listener alone for a while when it lacks what it won't have at once.
+    fn pause_after(&mut self, error: &io::Error) {
+        if let Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) =
+            error.raw_os_error()
+        {
+            // Told once, not every second that it lasts.
+            if self.paused.is_none() {
+                tracing::warn!("control socket: {error}: new connections wait");
+            }
+            self.paused = Some(Instant::now() + PAUSE);
+        } else {
+            self.paused = None;
+        }
+    }
+
+    fn is_paused(&self) -> bool {
+        self.paused.is_some_and(|until| Instant::now() < until)
     }
 }
 
@@ -229,6 +264,19 @@ mod tests {
             matches!(response, Response::Error { message } if message.starts_with("request not understood"))
         );
         assert_eq!(server.connections.len(), 1);
+    }
+
+    #[test]
+    fn out_of_descriptors_it_does_not_spin() {
+        let (_directory, path, mut server) = server();
+        let _waits = ask(&path, &Request::Info);
+        server.pause_after(&io::Error::from_raw_os_error(libc::EMFILE));
+        assert_eq!(server.fds().count(), 0);
+        assert!(server.requests().is_empty());
+        server.paused = Some(Instant::now());
+        assert_eq!(server.fds().count(), 1);
+        assert_eq!(server.requests().len(), 1);
+        assert!(server.paused.is_none());
     }
 
     #[test]
