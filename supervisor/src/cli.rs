@@ -1,6 +1,6 @@
 //! The command line of `ringwayd`.
 
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Id, Parser, ValueEnum};
 use ringway_proto::config::{CpuList, PollMode, WorkersSetting, valid_interface_name};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -143,7 +143,23 @@ impl Cli {
     pub(crate) fn read<T: Into<OsString> + Clone>(
         arguments: impl IntoIterator<Item = T>,
     ) -> Result<Cli, Instead> {
-        Cli::try_parse_from(arguments).map_err(|error| {
+        let mut command = Cli::command();
+        let empty: Vec<Id> = command
+            .get_arguments()
+            .filter(|argument| {
+                let value = argument.get_env().and_then(std::env::var_os);
+                value.is_some_and(|value| value.is_empty())
+            })
+            .map(|argument| argument.get_id().clone())
+            .collect();
+        for id in empty {
+            // Set to nothing is how a shell or a unit file unsets it.
+            command = command.mut_arg(id.as_str(), |argument| argument.env(None));
+        }
+        let read = command
+            .try_get_matches_from_mut(arguments)
+            .and_then(|matches| Cli::from_arg_matches(&matches));
+        read.map_err(|error| {
             if error.use_stderr() {
                 Instead::Usage(one_line(&error.render().to_string()))
             } else {

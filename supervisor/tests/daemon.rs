@@ -97,3 +97,23 @@ fn usage_is_one_line_and_2() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(error(&output).lines().count(), 1, "{}", error(&output));
 }
+
+#[test]
+fn an_empty_variable_is_none() {
+    let output = Command::new(env!("CARGO_BIN_EXE_ringwayd"))
+        .args(["--completions", "bash"])
+        .envs(
+            [
+                "WORKERS",
+                "SHARDS",
+                "CPUS",
+                "POLL",
+                "LOG_LEVEL",
+                "LOG_FORMAT",
+            ]
+            .map(|name| (format!("RINGWAY_{name}"), "")),
+        )
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", error(&output));
+}
