@@ -115,9 +115,8 @@ fn supervise(cli: Cli) -> ExitCode {
         Err(error) => {
             if report.is_expected() || foreground {
                 complain(format, &error.to_string());
-            } else {
-                tracing::error!("{error}");
             }
+            // Afterwards the supervisor has put it in the log.
             report.failed(FAILED);
             ExitCode::from(FAILED)
         }

@@ -103,7 +103,8 @@ impl SocketError {
     }
 }
 
-/// Opens the groups that `listen` asks for; one in `present` that is right already is kept.
+/// Opens the groups that `listen` asks for; one in `present`, all that are open, that is right
+/// already is kept.
 ///
 /// Returns the groups and the port.
 pub(crate) fn open(
@@ -507,6 +508,21 @@ mod tests {
         assert!(
             error.to_string().starts_with("BindDevice nosuch0"),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn a_port_that_was_just_left_is_taken_back() {
+        let (first, port) = open(&loopback(0), 2, &Groups::new()).unwrap();
+        let (second, other) = open(&loopback(0), 2, &first).unwrap();
+        assert_ne!(port, other);
+        let all: Groups = second.iter().chain(&first).cloned().collect();
+        let (back, same) = open(&loopback(port), 2, &all).unwrap();
+        assert_eq!(same, port);
+        assert!(
+            back.iter()
+                .zip(&first)
+                .all(|(new, old)| Arc::ptr_eq(new, old))
         );
     }
 

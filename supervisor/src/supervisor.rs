@@ -71,6 +71,8 @@ pub(crate) struct Supervisor<'a> {
     generation: u32,
     /// Groups that some process may still use: until all use this generation.
     retiring: Vec<(u32, Groups)>,
+    /// Meta's requests to listen that wait until fewer retire, and until when.
+    delayed: Vec<(u32, Listen, Instant)>,
     children: Vec<Child>,
     helper_restarts: Vec<Instant>,
     netlink: Rtnetlink,
@@ -222,6 +224,10 @@ pub(crate) fn run(plan: &Plan, report: &mut Report) -> Result<(), SupervisorErro
     }
     // After the start the log is all that tells what went wrong.
     let keep_log = served.is_err() && !report.is_expected() && plan.log.is_some();
+    if let (Err(error), true) = (&served, keep_log) {
+        // Before the stop's own messages: the cause comes first.
+        tracing::error!("{error}");
+    }
     supervisor.stop(keep_log);
     served
 }

@@ -16,6 +16,12 @@ use ringway_shm::state::State;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How many former sets of sockets may be open at a time.
+const RETIRING: usize = 8;
+/// How long a change of port waits until there are fewer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Supervisor<'_> {
     /// Does what meta may not do itself.
@@ -26,12 +32,19 @@ impl Supervisor<'_> {
                 addresses,
                 device,
                 fwmark,
-            } => self.listen(Listen {
-                port,
-                addresses,
-                device,
-                fwmark,
-            }),
+            } => {
+                let listen = Listen {
+                    port,
+                    addresses,
+                    device,
+                    fwmark,
+                };
+                if self.retiring.len() >= RETIRING {
+                    self.delayed.push((id, listen, Instant::now() + PATIENCE));
+                    return;
+                }
+                self.listen(listen)
+            }
             Privileged::Fwmark(fwmark) => self.change_mark(fwmark),
             Privileged::Interface(change) => return self.begin_change(id, change),
             Privileged::RouteOf {
@@ -53,7 +66,10 @@ impl Supervisor<'_> {
 
     fn listen(&mut self, listen: Listen) -> Result<Granted, Refused> {
         let shards = self.plan.settings.shards;
-        let (groups, port) = sockets::open(&listen, shards, &self.groups)
+        // What was left a moment ago is still open, and is taken back.
+        let mut present = self.groups.clone();
+        present.extend(self.retiring.iter().flat_map(|(_, groups)| groups).cloned());
+        let (groups, port) = sockets::open(&listen, shards, &present)
             .map_err(|error| Refused::new(error.errno(), &error))?;
         let same = groups.len() == self.groups.len()
             && groups
@@ -70,6 +86,25 @@ impl Supervisor<'_> {
             tracing::info!(port, "listening");
         }
         Ok(Granted::Listening { port })
+    }
+
+    /// Listens elsewhere at last, once the processes have let go of enough former sockets.
+    pub(super) fn listen_delayed(&mut self) {
+        let now = Instant::now();
+        for (id, listen, until) in std::mem::take(&mut self.delayed) {
+            if self.retiring.len() < RETIRING {
+                let result = self.listen(listen);
+                self.answer_meta(id, result);
+            } else if now >= until {
+                let why = format!(
+                    "port {}: the processes still hold the sockets of {RETIRING} former ports: try again",
+                    listen.port
+                );
+                self.answer_meta(id, Err(Refused::new(libc::EBUSY, &why)));
+            } else {
+                self.delayed.push((id, listen, until));
+            }
+        }
     }
 
     /// Every allowed IP of every peer, as the workers see them.

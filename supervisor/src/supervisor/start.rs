@@ -98,6 +98,7 @@ impl<'a> Supervisor<'a> {
             groups,
             generation: 1,
             retiring: Vec::new(),
+            delayed: Vec::new(),
             children: Vec::new(),
             helper_restarts: Vec::new(),
             netlink,

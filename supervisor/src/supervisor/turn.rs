@@ -41,6 +41,7 @@ impl Supervisor<'_> {
             }
         }
         self.listen_to_children();
+        self.listen_delayed();
         self.flush_children();
         self.reap();
         self.reap_orphans();
