@@ -144,14 +144,33 @@ impl Core {
 
     /// Asks how datagrams to the peer leave: for its MTU, and lest they come back to ourselves.
     pub(super) fn ask_route(&mut self, slot: PeerSlot) {
-        let (now, fwmark) = (self.now, self.gateway.fwmark);
+        let now = self.now;
         let Some(peer) = self.peers.get_mut(slot) else {
+            return;
+        };
+        if peer.endpoint.is_none() {
+            return;
+        }
+        peer.path.asked_now(now);
+        self.requests.want_route(slot);
+        self.send_route_questions();
+    }
+
+    /// Asks for the routes whose turn it is; those of removed peers are forgotten.
+    fn send_route_questions(&mut self) {
+        while let Some(slot) = self.requests.next_route() {
+            self.send_route_question(slot);
+        }
+    }
+
+    fn send_route_question(&mut self, slot: PeerSlot) {
+        let fwmark = self.gateway.fwmark;
+        let Some(peer) = self.peers.get(slot) else {
             return;
         };
         let Some(endpoint) = peer.endpoint else {
             return;
         };
-        peer.path.asked_now(now);
         let (incarnation, destination, ifindex) =
             (peer.incarnation, endpoint.remote, endpoint.ifindex);
         self.request(
@@ -194,8 +213,20 @@ impl Core {
         })
     }
 
-    /// The answer to [`Core::ask_route`].
+    /// The answer to [`Core::ask_route`]; others may be asked for now.
     pub(super) fn route_answer(
+        &mut self,
+        slot: PeerSlot,
+        incarnation: u32,
+        destination: SocketAddr,
+        ifindex: u32,
+        answer: &Result<Granted, Refused>,
+    ) {
+        self.take_route(slot, incarnation, destination, ifindex, answer);
+        self.send_route_questions();
+    }
+
+    fn take_route(
         &mut self,
         slot: PeerSlot,
         incarnation: u32,

@@ -1,6 +1,6 @@
 //! The streams that the loop holds: to the supervisor and to the helper.
 
-use crate::channel::{self, ChannelError, FromMeta, Packets, ToMeta};
+use crate::channel::{self, ChannelError, FromMeta, Packets, Privileged, ToMeta};
 use crate::helper::protocol::{self, FrameReader, HelperAnswer, HelperJob};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
@@ -16,6 +16,8 @@ use zeroize::{Zeroize, Zeroizing};
 pub(crate) struct Supervisor {
     packets: Packets,
     waiting: VecDeque<FromMeta>,
+    /// Questions for routes: nothing else waits behind them.
+    routes: VecDeque<FromMeta>,
 }
 
 impl Supervisor {
@@ -25,6 +27,7 @@ impl Supervisor {
         Ok(Self {
             packets,
             waiting: VecDeque::new(),
+            routes: VecDeque::new(),
         })
     }
 
@@ -40,24 +43,42 @@ impl Supervisor {
 
     /// Queues messages.
     pub(crate) fn queue(&mut self, messages: impl IntoIterator<Item = FromMeta>) {
-        self.waiting.extend(messages);
+        for message in messages {
+            if is_route(&message) {
+                self.routes.push_back(message);
+            } else {
+                self.waiting.push_back(message);
+            }
+        }
     }
 
     /// Sends what there is room for. `true`: something waits still.
     pub(crate) fn flush(&mut self) -> Result<bool, ChannelError> {
-        while let Some(message) = self.waiting.front() {
-            match channel::send(&self.packets, message, &[]) {
-                Ok(()) => {
-                    self.waiting.pop_front();
+        for queue in [&mut self.waiting, &mut self.routes] {
+            while let Some(message) = queue.front() {
+                match channel::send(&self.packets, message, &[]) {
+                    Ok(()) => {
+                        queue.pop_front();
+                    }
+                    Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                        return Ok(true);
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(ChannelError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(true);
-                }
-                Err(error) => return Err(error),
             }
         }
         Ok(false)
     }
+}
+
+fn is_route(message: &FromMeta) -> bool {
+    matches!(
+        message,
+        FromMeta::Request {
+            what: Privileged::RouteOf { .. },
+            ..
+        }
+    )
 }
 
 impl AsFd for Supervisor {
@@ -166,5 +187,37 @@ impl Helper {
 impl AsFd for Helper {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_waits_behind_questions_for_routes() {
+        let (ours, theirs) = Packets::pair().unwrap();
+        let mut supervisor = Supervisor::new(ours).unwrap();
+        let route = |id| FromMeta::Request {
+            id,
+            what: Privileged::RouteOf {
+                destination: "192.0.2.1:1".parse().unwrap(),
+                fwmark: 0,
+                ifindex: 0,
+            },
+        };
+        let mark = FromMeta::Request {
+            id: 3,
+            what: Privileged::Fwmark(7),
+        };
+        supervisor.queue([route(1), route(2), mark]);
+        assert!(!supervisor.flush().unwrap());
+        let ids: Vec<u32> = (0..3)
+            .filter_map(|_| match channel::receive(&theirs) {
+                Ok(Some((FromMeta::Request { id, .. }, _))) => Some(id),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(ids, [3, 1, 2]);
     }
 }

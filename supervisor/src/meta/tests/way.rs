@@ -96,7 +96,9 @@ fn only_the_table_says_what_is_a_loop() {
     for _ in 0..100 {
         rig.core.event(looped);
     }
-    assert_eq!(rig.requests().len(), 1, "one question a second");
+    let questions = rig.core.outbox().supervisor.len();
+    assert_eq!(questions, 1, "one question a second");
+    rig.answer_routes(1500, false);
     assert_eq!(rig.record(slot).refusal, None);
     rig.pass(Duration::from_secs(120));
     rig.core.event(Event::Looped {
@@ -198,4 +200,34 @@ fn nobody_is_at_port_0() {
     rig.receive(&peer.initiate(&rig).1, "192.0.2.7:0");
     assert!(rig.sent().is_empty());
     assert_eq!(drops(&rig, DropReason::NoPort), 1);
+}
+
+#[test]
+fn questions_for_routes_do_not_pile_up() {
+    let mut rig = Rig::new(512, 64);
+    let peers: Vec<Stock> = (0..200).map(|_| Stock::new(&rig)).collect();
+    let slots: Vec<PeerSlot> = peers.iter().map(|peer| rig.add(peer)).collect();
+    for port in 1..=20 {
+        for slot in &slots {
+            let remote = std::net::SocketAddr::from(([192, 0, 2, 1], port));
+            rig.core.set_endpoint(*slot, remote);
+        }
+    }
+    for slot in &slots[64..150] {
+        rig.core.remove_peer(*slot);
+    }
+    let mut rounds = Vec::new();
+    loop {
+        let before = rig.core.outbox().supervisor.len();
+        if before == 0 {
+            break;
+        }
+        rounds.push(before);
+        rig.answer_routes(1500, false);
+    }
+    // The first 64 once more for where they are now; never again for those that are gone.
+    assert_eq!(rounds, [64, 64, 50], "{rounds:?}");
+    for slot in slots[..64].iter().chain(&slots[150..]) {
+        assert_eq!(rig.path(*slot).path_mtu, 1500);
+    }
 }
