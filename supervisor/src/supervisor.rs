@@ -8,6 +8,7 @@ mod change;
 mod children;
 mod orphans;
 mod requests;
+mod revival;
 mod start;
 mod stop;
 mod turn;
@@ -30,6 +31,7 @@ use crate::spawn::Child;
 use crate::tun::{Tun, TunError};
 use crate::watch::Signals;
 use change::Change;
+use revival::Revival;
 use ringway_proto::config::Config;
 use ringway_shm::segment::SegmentError;
 use std::fs::File;
@@ -74,7 +76,10 @@ pub(crate) struct Supervisor<'a> {
     /// Meta's requests to listen that wait until fewer retire, and until when.
     delayed: Vec<(u32, Listen, Instant)>,
     children: Vec<Child>,
-    helper_restarts: Vec<Instant>,
+    helper: Revival,
+    /// When heartbeats were looked at last, and since when that goes on without a gap.
+    looked_ns: u64,
+    awake_since_ns: u64,
     netlink: Rtnetlink,
     links: LinkWatch,
     addresses: AddressWatch,

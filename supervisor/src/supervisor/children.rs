@@ -13,10 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-
-/// A helper that dies more often than this in a minute won't come up.
-const HELPER_RESTARTS: usize = 5;
+use std::time::Duration;
 
 impl Supervisor<'_> {
     pub(super) fn spawn_helper(&mut self, stream: BorrowedFd<'_>) -> Result<(), SupervisorError> {
@@ -215,10 +212,8 @@ impl Supervisor<'_> {
         if self.tun.as_ref().is_none_or(|tun| tun.name().is_none()) {
             self.end(End::Deleted);
         } else if role == Role::Helper {
-            tracing::warn!("the helper ended unexpectedly ({status}): another is started");
-            if let Err(error) = self.restart_helper() {
-                self.end(End::Failed(error.to_string()));
-            }
+            // Not told yet: it ends with meta, whose end may be seen a moment later.
+            self.helper.ended(status.to_string());
         } else {
             self.end(End::Failed(format!(
                 "{name} ended unexpectedly ({status}): the gateway stops; start it again"
@@ -226,16 +221,23 @@ impl Supervisor<'_> {
         }
     }
 
-    fn restart_helper(&mut self) -> Result<(), SupervisorError> {
-        let now = Instant::now();
-        self.helper_restarts
-            .retain(|then| now.duration_since(*then) < Duration::from_secs(60));
-        if self.helper_restarts.len() >= HELPER_RESTARTS {
-            return Err(SupervisorError::Failed(
-                "the helper dies again and again: the gateway stops; see the log".to_owned(),
-            ));
+    /// Starts another helper when its time has come.
+    pub(super) fn revive_helper(&mut self) {
+        if self.phase == Phase::Stopping || self.end.is_some() || !self.helper.is_due() {
+            return;
         }
-        self.helper_restarts.push(now);
+        if let Err(error) = self.restart_helper() {
+            tracing::warn!("another helper could not be started: {error}");
+            self.helper.ended("not started".to_owned());
+        }
+    }
+
+    /// Starts another helper now if there is none.
+    pub(super) fn restart_helper(&mut self) -> Result<(), SupervisorError> {
+        let Some(why) = self.helper.starts() else {
+            return Ok(());
+        };
+        tracing::warn!("the helper ended unexpectedly ({why}): another is started");
         let (to_helper, to_meta) = UnixStream::pair().map_err(spawning)?;
         self.spawn_helper(to_meta.as_fd())?;
         self.segments
@@ -249,15 +251,26 @@ impl Supervisor<'_> {
     /// Notes in the slots who does not turn any more; only reported.
     pub(super) fn check_heartbeats(&mut self) {
         const STUCK: Duration = Duration::from_secs(2);
+        // No loop sleeps longer than a second: who sleeps longer was stopped.
+        const ASLEEP: Duration = Duration::from_secs(3);
         let now = boot_ns();
+        // Who was suspended with the host, or stopped, can't tell how long the others were silent.
+        if Duration::from_nanos(now.saturating_sub(self.looked_ns)) > STUCK {
+            self.awake_since_ns = now;
+        }
+        self.looked_ns = now;
         let mut view = Vec::new();
         for child in &mut self.children {
             let slot = self.segments.view.process(child.role);
             let beat = slot.heartbeat_ns.load(Ordering::Relaxed);
-            // Who never beats has no loop of that kind; who sleeps has nothing to do.
-            let silent = beat != 0
-                && slot.sleeping.load(Ordering::Relaxed) == 0
-                && Duration::from_nanos(now.saturating_sub(beat)) > STUCK;
+            let limit = if slot.sleeping.load(Ordering::Relaxed) == 0 {
+                STUCK
+            } else {
+                ASLEEP
+            };
+            let since = beat.max(self.awake_since_ns);
+            // Who never beats has no loop of that kind.
+            let silent = beat != 0 && Duration::from_nanos(now.saturating_sub(since)) > limit;
             if child.ready && silent != child.stuck {
                 child.stuck = silent;
                 slot.set_state(if silent {

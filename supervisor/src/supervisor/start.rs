@@ -1,5 +1,6 @@
 //! From nothing to a running gateway.
 
+use super::revival::Revival;
 use super::{End, Hooks, Phase, Plan, Supervisor, SupervisorError};
 use crate::channel::{self, Start, ToMeta};
 use crate::control::Server;
@@ -100,7 +101,9 @@ impl<'a> Supervisor<'a> {
             retiring: Vec::new(),
             delayed: Vec::new(),
             children: Vec::new(),
-            helper_restarts: Vec::new(),
+            helper: Revival::default(),
+            looked_ns: 0,
+            awake_since_ns: 0,
             netlink,
             links,
             addresses,

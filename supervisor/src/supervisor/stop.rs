@@ -76,6 +76,10 @@ impl Supervisor<'_> {
             tracing::warn!("the configuration is not saved: meta is dead");
             return;
         }
+        // It is the helper that writes.
+        if let Err(error) = self.restart_helper() {
+            tracing::warn!("{error}");
+        }
         let id = self.ask(None);
         self.tell_meta(&ToMeta::Save { id });
         let saved = self.turn_until(SAVE_LIMIT, |supervisor| {

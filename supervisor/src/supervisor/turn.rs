@@ -29,6 +29,7 @@ impl Supervisor<'_> {
             Some(change) => limit.min(change.remaining()),
             None => limit,
         };
+        let limit = limit.min(self.helper.remaining().unwrap_or(limit));
         self.wait(extra, limit.min(PERIOD));
         while let Some(asked) = self.signals.next() {
             match asked {
@@ -44,6 +45,7 @@ impl Supervisor<'_> {
         self.listen_delayed();
         self.flush_children();
         self.reap();
+        self.revive_helper();
         self.reap_orphans();
         self.go_on_with_change();
         if self.links.drain() || self.tun_is_gone() {
