@@ -19,7 +19,7 @@ pub(crate) struct Session {
     pub(crate) serial: u64,
 }
 
-/// A peer's up to three sessions, moved as `noise.c` of the kernel moves its key pairs.
+/// A peer's sessions, moved as `noise.c` of the kernel moves its key pairs, but for `older`.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Sessions {
     /// What we send with.
@@ -28,32 +28,36 @@ pub(crate) struct Sessions {
     pub(crate) next: Option<Session>,
     /// What may still be received.
     pub(crate) previous: Option<Session>,
+    /// After two handshakes at once: what both sides sent with until then, and what is still under
+    /// way. The kernel lets one of the two handshakes fail instead.
+    pub(crate) older: Option<Session>,
 }
 
 /// What is to be retired after a change.
-pub(crate) type Retired = [Option<Session>; 3];
+pub(crate) type Retired = [Option<Session>; 4];
 
 impl Sessions {
     /// A response came: its sender has the keys, so they may be used at once.
     pub(crate) fn install_initiated(&mut self, new: Session) -> Retired {
-        let retired = if let Some(next) = self.next.take() {
-            let old = [self.previous.replace(next), self.current, None];
-            self.current = None;
-            old
+        let older = self.older.take();
+        let previous = if let Some(next) = self.next.take() {
+            self.older = self.current.take();
+            self.previous.replace(next)
         } else {
-            [
-                std::mem::replace(&mut self.previous, self.current.take()),
-                None,
-                None,
-            ]
+            std::mem::replace(&mut self.previous, self.current.take())
         };
         self.current = Some(new);
-        retired
+        [older, previous, None, None]
     }
 
     /// We answered: the keys wait until something arrives that was sealed with them.
     pub(crate) fn install_answered(&mut self, new: Session) -> Retired {
-        [self.next.replace(new), self.previous.take(), None]
+        [
+            self.next.replace(new),
+            self.previous.take(),
+            self.older.take(),
+            None,
+        ]
     }
 
     /// Something arrived that was sealed with this lane's keys. `None`: it is no waiting session.
@@ -63,17 +67,22 @@ impl Sessions {
             .filter(|next| next.lane == lane && next.local_index == local_index)?;
         self.next = None;
         let old = std::mem::replace(&mut self.previous, self.current.replace(next));
-        Some([old, None, None])
+        Some([old, self.older.take(), None, None])
     }
 
     /// Takes out all of them.
     pub(crate) fn clear(&mut self) -> Retired {
-        [self.current.take(), self.next.take(), self.previous.take()]
+        [
+            self.current.take(),
+            self.next.take(),
+            self.previous.take(),
+            self.older.take(),
+        ]
     }
 
     /// The session in this lane.
     pub(crate) fn find(&self, lane: LaneSlot, local_index: u32) -> Option<Session> {
-        [self.current, self.next, self.previous]
+        [self.current, self.next, self.previous, self.older]
             .into_iter()
             .flatten()
             .find(|session| session.lane == lane && session.local_index == local_index)
@@ -140,9 +149,12 @@ mod tests {
     fn an_initiated_session_is_used_at_once() {
         let mut sessions = Sessions::default();
         sessions.install_initiated(session(1));
-        assert_eq!(sessions.install_initiated(session(2)), [None; 3]);
+        assert_eq!(sessions.install_initiated(session(2)), [None; 4]);
         assert_eq!(sessions.previous, Some(session(1)));
-        assert_eq!(sessions.install_initiated(session(3))[0], Some(session(1)));
+        assert_eq!(
+            sessions.install_initiated(session(3)),
+            [None, Some(session(1)), None, None]
+        );
         assert_eq!(
             (sessions.current, sessions.previous),
             (Some(session(3)), Some(session(2)))
@@ -153,11 +165,11 @@ mod tests {
     fn an_answered_session_waits_for_its_first_packet() {
         let mut sessions = Sessions::default();
         sessions.install_initiated(session(1));
-        assert_eq!(sessions.install_answered(session(2)), [None; 3]);
+        assert_eq!(sessions.install_answered(session(2)), [None; 4]);
         assert_eq!(sessions.current, Some(session(1)));
         assert_eq!(sessions.install_answered(session(3))[0], Some(session(2)));
         assert!(sessions.confirm(LaneSlot(2), 2).is_none());
-        assert_eq!(sessions.confirm(LaneSlot(3), 3), Some([None; 3]));
+        assert_eq!(sessions.confirm(LaneSlot(3), 3), Some([None; 4]));
         assert_eq!(
             (sessions.current, sessions.previous),
             (Some(session(3)), Some(session(1)))
@@ -167,11 +179,19 @@ mod tests {
     #[test]
     fn of_two_handshakes_at_once_both_can_be_received() {
         let mut sessions = Sessions::default();
-        sessions.install_answered(session(1));
-        sessions.install_initiated(session(2));
+        sessions.install_initiated(session(1));
+        sessions.install_answered(session(2));
+        assert_eq!(sessions.install_initiated(session(3)), [None; 4]);
         assert_eq!(
             (sessions.current, sessions.previous),
-            (Some(session(2)), Some(session(1)))
+            (Some(session(3)), Some(session(2)))
+        );
+        // What the peer sent before it knew of either is still under way.
+        assert_eq!(sessions.find(LaneSlot(1), 1), Some(session(1)));
+        assert!(
+            sessions
+                .install_answered(session(4))
+                .contains(&Some(session(1)))
         );
     }
 }

@@ -1,6 +1,5 @@
 //! The core without processes: real segments, and `ringway_proto` as the other end.
 
-mod bench;
 mod configuration;
 mod exchange;
 mod load;
