@@ -11,7 +11,7 @@ export PATH := $(if $(SUDO_USER),$(PATH):$(shell getent passwd $(SUDO_USER) | cu
 
 BUILD_PACKAGES = gcc libc6-dev pkg-config libnftnl-dev libmnl-dev
 DEMO_PACKAGES = iproute2 iputils-ping iperf3
-TEST_PACKAGES = g++ tcpdump wireguard-tools wireguard-go
+TEST_PACKAGES = g++ tcpdump nftables procps wireguard-tools wireguard-go
 
 .PHONY: all build demo test peers lint deny install clean
 
