@@ -28,8 +28,8 @@ pub(crate) struct Sessions {
     pub(crate) next: Option<Session>,
     /// What may still be received.
     pub(crate) previous: Option<Session>,
-    /// After two handshakes at once: what both sides sent with until then, and what is still under
-    /// way. The kernel lets one of the two handshakes fail instead.
+    /// Received until the next change: where two handshakes cross, the peer may not yet know of the
+    /// newer one and still send with this. The kernel drops it, and lets both handshakes fail.
     pub(crate) older: Option<Session>,
 }
 
@@ -52,12 +52,8 @@ impl Sessions {
 
     /// We answered: the keys wait until something arrives that was sealed with them.
     pub(crate) fn install_answered(&mut self, new: Session) -> Retired {
-        [
-            self.next.replace(new),
-            self.previous.take(),
-            self.older.take(),
-            None,
-        ]
+        let older = std::mem::replace(&mut self.older, self.previous.take());
+        [self.next.replace(new), older, None, None]
     }
 
     /// Something arrived that was sealed with this lane's keys. `None`: it is no waiting session.
@@ -174,6 +170,18 @@ mod tests {
             (sessions.current, sessions.previous),
             (Some(session(3)), Some(session(1)))
         );
+    }
+
+    /// Our response came first: the peer sends with the old session until it hears the new one.
+    #[test]
+    fn answering_a_crossing_handshake_keeps_what_the_peer_sends_with() {
+        let mut sessions = Sessions::default();
+        sessions.install_initiated(session(1));
+        sessions.install_initiated(session(2));
+        assert_eq!(sessions.install_answered(session(3)), [None; 4]);
+        assert_eq!(sessions.find(LaneSlot(1), 1), Some(session(1)));
+        let retired = sessions.confirm(LaneSlot(3), 3);
+        assert_eq!(retired, Some([None, Some(session(1)), None, None]));
     }
 
     #[test]
