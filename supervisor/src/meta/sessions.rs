@@ -45,12 +45,11 @@ pub(crate) type Retired = Vec<Session>;
 impl Sessions {
     /// A response came: its sender has the keys, so they may be used at once.
     pub(crate) fn install_initiated(&mut self, new: Session) -> Retired {
-        let displaced = match self.next.take() {
-            Some(next) => [self.previous.replace(next), self.current.replace(new)],
-            None => {
-                let former = self.current.replace(new);
-                [std::mem::replace(&mut self.previous, former), None]
-            }
+        let former = self.current.replace(new);
+        let displaced = if let Some(next) = self.next.take() {
+            [self.previous.replace(next), former]
+        } else {
+            [std::mem::replace(&mut self.previous, former), None]
         };
         self.linger(displaced, new.born)
     }
