@@ -14,6 +14,7 @@ mod clock;
 pub mod control;
 mod event;
 mod inlets;
+pub mod offload;
 mod pace;
 mod path;
 mod reports;

@@ -8,8 +8,7 @@
 use nix::errno::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// `struct virtio_net_hdr`: flags, gso_type, then four 16-bit fields.
-pub(crate) const VNET_HEADER: usize = 10;
+pub(crate) use crate::offload::vnet::VNET_HEADER;
 
 /// The longest inner packet: what the 16-bit length field of IPv4 can say.
 pub(crate) const GREATEST_PACKET: usize = 65_535;
