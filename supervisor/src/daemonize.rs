@@ -1,9 +1,13 @@
 //! Into the background: the command returns when the gateway is ready, or with what stopped it.
 
 use crate::sys::process::{Side, fork};
+use crate::watch::{Asked, Signals};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
 /// What this process goes on as.
@@ -22,11 +26,12 @@ pub(crate) enum Detached {
 pub(crate) struct Report(Option<OwnedFd>);
 
 /// Forks; the caller's side waits for the report.
-pub(crate) fn detach() -> io::Result<Detached> {
+pub(crate) fn detach(signals: &mut Signals) -> io::Result<Detached> {
     let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
     match fork()? {
-        Side::Parent => {
+        Side::Parent(daemon) => {
             drop(writer);
+            pass_on_stops(signals, reader.as_fd(), daemon);
             let mut code = [1];
             if File::from(reader).read_exact(&mut code).is_err() {
                 eprintln!(
@@ -40,6 +45,24 @@ pub(crate) fn detach() -> io::Result<Detached> {
             nix::unistd::setsid()?;
             nix::unistd::chdir("/")?;
             Ok(Detached::Daemon(Report(Some(writer))))
+        }
+    }
+}
+
+/// Waits for the report, and has the daemon stop if this process is asked to: a terminal's Ctrl-C
+/// reaches only the caller.
+fn pass_on_stops(signals: &mut Signals, report: BorrowedFd<'_>, daemon: Pid) {
+    loop {
+        let mut fds = [report, signals.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let _ = poll(&mut fds, PollTimeout::NONE);
+        if fds[0].any().unwrap_or(true) {
+            return;
+        }
+        while let Some(asked) = signals.next() {
+            if let Asked::Stop(_) = asked {
+                // It may have ended already: then the report has too.
+                let _ = kill(daemon, Signal::SIGTERM);
+            }
         }
     }
 }

@@ -40,6 +40,12 @@ pub(crate) enum JobError {
         /// How it ended.
         status: std::process::ExitStatus,
     },
+    /// Somebody did not want to wait for it.
+    #[error("{what}: cut short by a signal")]
+    CutShort {
+        /// The command.
+        what: String,
+    },
     /// It did not end.
     #[error("{what}: ended after {} s without an end", LIMIT.as_secs())]
     TimedOut {
@@ -105,6 +111,14 @@ impl Job {
                 what: what(),
                 error,
             })),
+        }
+    }
+
+    /// Kills it and all of its process group.
+    pub(crate) fn cut_short(&mut self) -> JobError {
+        self.kill();
+        JobError::CutShort {
+            what: self.what.clone(),
         }
     }
 

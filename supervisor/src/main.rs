@@ -43,7 +43,8 @@ use std::io::Write;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use supervisor::Plan;
+use supervisor::{Plan, SupervisorError};
+use watch::Signals;
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
@@ -82,8 +83,8 @@ fn main() -> ExitCode {
 /// Checks what can be checked, goes to the background, runs the gateway.
 fn supervise(cli: Cli) -> ExitCode {
     let (foreground, format) = (cli.foreground, cli.log_format);
-    let plan = match prepare(cli) {
-        Ok(plan) => plan,
+    let (plan, mut signals) = match prepare(cli) {
+        Ok(prepared) => prepared,
         Err((code, line)) => {
             complain(format, &line);
             return ExitCode::from(code);
@@ -92,7 +93,7 @@ fn supervise(cli: Cli) -> ExitCode {
     let mut report = if foreground {
         Report::none()
     } else {
-        match daemonize::detach() {
+        match daemonize::detach(&mut signals) {
             Ok(Detached::Caller(code)) => {
                 // The files and the lock are the daemon's now: dropping the lock here would
                 // unlock it there too, since both share one open file.
@@ -110,8 +111,11 @@ fn supervise(cli: Cli) -> ExitCode {
             }
         }
     };
-    match supervisor::run(&plan, &mut report) {
+    match supervisor::run(&plan, signals, &mut report) {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever runs it in the foreground and stops it has what was asked for. A caller that
+        // waits for a gateway in the background has none.
+        Err(SupervisorError::Interrupted) if foreground => ExitCode::SUCCESS,
         Err(error) => {
             if report.is_expected() || foreground {
                 complain(format, &error.to_string());
@@ -133,7 +137,10 @@ fn complain(format: LogFormat, line: &str) {
 }
 
 /// Reads the configuration and refuses early what cannot work, with an exit code and one line.
-fn prepare(cli: Cli) -> Result<Plan, (u8, String)> {
+///
+/// From its first file on signals are the supervisor's to read; before, they end the process, which
+/// may be reading a configuration from a terminal.
+fn prepare(cli: Cli) -> Result<(Plan, Signals), (u8, String)> {
     let failed = |error: &dyn std::fmt::Display| (FAILED, error.to_string());
     let config_path = cli
         .config
@@ -171,6 +178,7 @@ fn prepare(cli: Cli) -> Result<Plan, (u8, String)> {
             host.cpus.len()
         );
     }
+    let signals = Signals::take().map_err(|error| (FAILED, format!("signals: {error}")))?;
     let runtime = Runtime::claim(cli.name()).map_err(|error| failed(&error))?;
     if let Ok(index) = nix::net::if_::if_nametoindex(cli.name()) {
         runtime.remove(false);
@@ -192,14 +200,15 @@ fn prepare(cli: Cli) -> Result<Plan, (u8, String)> {
         }
     };
     raise_descriptor_limit();
-    Ok(Plan {
+    let plan = Plan {
         cli,
         config,
         config_path,
         settings,
         runtime,
         log,
-    })
+    };
+    Ok((plan, signals))
 }
 
 fn load(path: &Path) -> Result<Config, config::ConfigError> {

@@ -109,6 +109,8 @@ pub(crate) struct Supervisor<'a> {
     last_id: u32,
     stop_waiters: Vec<Token>,
     phase: Phase,
+    /// Whether somebody asked for the stop again while it runs.
+    asked_again: bool,
     end: Option<End>,
     started_unix_ns: u64,
 }
@@ -206,8 +208,12 @@ pub(crate) enum SupervisorError {
 }
 
 /// Runs the gateway to its end; tells `report` when it is ready.
-pub(crate) fn run(plan: &Plan, report: &mut Report) -> Result<(), SupervisorError> {
-    let mut supervisor = match Supervisor::create(plan) {
+pub(crate) fn run(
+    plan: &Plan,
+    signals: Signals,
+    report: &mut Report,
+) -> Result<(), SupervisorError> {
+    let mut supervisor = match Supervisor::create(plan, signals) {
         Ok(supervisor) => supervisor,
         Err(error) => {
             plan.runtime.remove(false);

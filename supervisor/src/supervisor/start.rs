@@ -31,9 +31,11 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> SupervisorError {
 
 impl<'a> Supervisor<'a> {
     /// Makes everything that the processes are given; starts none.
-    pub(super) fn create(plan: &'a Plan) -> Result<Supervisor<'a>, SupervisorError> {
+    pub(super) fn create(
+        plan: &'a Plan,
+        signals: Signals,
+    ) -> Result<Supervisor<'a>, SupervisorError> {
         let settings = &plan.settings;
-        let signals = Signals::take().map_err(system("signals"))?;
         let given = settings.cpus_given;
         let cpus = cores::spread(
             plan.runtime.directory(),
@@ -128,6 +130,7 @@ impl<'a> Supervisor<'a> {
             last_id: 0,
             stop_waiters: Vec::new(),
             phase: Phase::Starting,
+            asked_again: false,
             end: None,
             started_unix_ns: since_epoch.as_nanos() as u64,
         })
@@ -165,6 +168,7 @@ impl<'a> Supervisor<'a> {
         self.refresh_link();
         self.run_hooks("PostUp", &self.plan.config.interface.post_up)?;
         fault::at("PostUp")?;
+        self.turn(None, Duration::ZERO);
         self.check_end()
     }
 

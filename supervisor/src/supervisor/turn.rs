@@ -33,6 +33,10 @@ impl Supervisor<'_> {
         self.wait(extra, limit.min(PERIOD));
         while let Some(asked) = self.signals.next() {
             match asked {
+                watch::Asked::Stop(signal) if self.phase == Phase::Stopping => {
+                    tracing::info!("{signal}: the command that runs is cut short");
+                    self.asked_again = true;
+                }
                 watch::Asked::Stop(signal) => {
                     tracing::info!("{signal}: the gateway stops");
                     self.end(End::Asked);
@@ -73,9 +77,11 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Turns until a command ended: it may itself need the gateway (`wg set` in a hook).
+    /// Turns until a command ended: it may itself need the gateway (`wg set` in a hook). In a stop a
+    /// signal cuts it short.
     pub(super) fn finish(&mut self, mut job: Job) -> Result<(), JobError> {
         self.job = Some(job.pid());
+        self.asked_again = false;
         let outcome = self.outcome(&mut job);
         drop(job);
         self.job = None;
@@ -90,6 +96,9 @@ impl Supervisor<'_> {
             // What ends a start ends its hooks too.
             if self.phase == Phase::Starting && self.end.is_some() {
                 return Ok(());
+            }
+            if self.asked_again {
+                return Err(job.cut_short());
             }
             self.turn(Some(job.as_fd()), job.remaining());
         }

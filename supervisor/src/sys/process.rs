@@ -4,6 +4,7 @@
 use nix::libc::{self, c_int, c_uint};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::Pid;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -12,8 +13,8 @@ use std::process::Command;
 /// Which side of a fork this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The process that called.
-    Parent,
+    /// The process that called, and who the new one is.
+    Parent(Pid),
     /// The new one.
     Child,
 }
@@ -23,7 +24,7 @@ pub(crate) fn fork() -> io::Result<Side> {
     // SAFETY: with one thread no lock can be held by a thread that the child lacks. That there is
     // one thread is so since `main` forks before anything starts another.
     match unsafe { nix::unistd::fork() }? {
-        nix::unistd::ForkResult::Parent { .. } => Ok(Side::Parent),
+        nix::unistd::ForkResult::Parent { child } => Ok(Side::Parent(child)),
         nix::unistd::ForkResult::Child => Ok(Side::Child),
     }
 }

@@ -211,6 +211,22 @@ impl Foreground {
         Foreground(command.spawn().unwrap())
     }
 
+    /// Reads what it writes to standard error up to the line that contains `wanted`.
+    pub(crate) fn read_until(&mut self, wanted: &str) -> String {
+        let mut text = String::new();
+        // Byte by byte: what follows stays for the next reader.
+        let stderr = self.0.stderr.as_mut().unwrap();
+        loop {
+            let mut byte = [0];
+            let read = std::io::Read::read(stderr, &mut byte).unwrap();
+            assert!(read > 0, "no {wanted:?} in {text}");
+            text.push(char::from(byte[0]));
+            if byte == *b"\n" && text.lines().last().unwrap().contains(wanted) {
+                return text;
+            }
+        }
+    }
+
     /// Asks it to end, and returns what it wrote to standard error.
     pub(crate) fn stop(mut self) -> String {
         let pid = nix::unistd::Pid::from_raw(self.0.id() as i32);
