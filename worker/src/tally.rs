@@ -21,8 +21,8 @@ pub(crate) struct Tally {
     pub(crate) tun_read_calls: u64,
     pub(crate) tun_write_calls: u64,
     pub(crate) wait_calls: u64,
-    drops: [u64; DropReason::COUNT],
-    any_drops: bool,
+    pub(crate) drops: [u64; DropReason::COUNT],
+    pub(crate) any_drops: bool,
 }
 
 impl Default for Tally {
@@ -62,6 +62,12 @@ impl Tally {
     pub(crate) fn drops(&mut self, reason: DropReason, packets: u64) {
         self.drops[reason as usize] += packets;
         self.any_drops = true;
+    }
+
+    /// How many were dropped for this reason since it was last told.
+    #[cfg(test)]
+    pub(crate) fn drop_count(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize]
     }
 
     /// Adds everything to `counters`, which only this worker writes, and starts again from zero.

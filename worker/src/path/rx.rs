@@ -1,7 +1,7 @@
 //! UDP → TUN: datagrams in, inner packets out.
 //!
-//! A batch is received into one buffer, checked and opened in place, and then written. The order
-//! of a datagram's checks goes from cheap to dear, and its bit in the replay window is set before
+//! A batch is received into one buffer, checked and opened in place, and then written. What the
+//! kernel merged (UDP_GRO) is gone through datagram by datagram. The order of a datagram's checks goes from cheap to dear, and its bit in the replay window is set before
 //! its packet is written: a crash loses packets and never accepts one twice.
 
 use super::held::{Expected, Held};
@@ -23,24 +23,31 @@ use ringway_shm::segment::SHARDS_MAX;
 use ringway_shm::state::{Endpoint, PeerPath};
 use ringway_shm::sync::Ordering;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 /// Datagrams a batch, at most and at least: room is prepared for each before the call, which a
 /// socket with one datagram should not pay for.
 const BATCH: usize = 64;
-const SHORT_BATCH: usize = 8;
+const SHORT_BATCH: usize = 4;
+/// Bytes of a batch that a core's own cache holds along with what else a turn touches. Each
+/// message may hold many datagrams: more than a few such would be opened from farther away.
+const BATCH_BYTES: usize = 256 * 1024;
+/// The most datagrams that the kernel merges: UDP_GRO_CNT_MAX of net/ipv4/udp_offload.c.
+const MERGED: usize = 64;
 /// The longest datagram: 65,535 bytes of IP packet hold a little less.
 const ROOM: usize = 65_536;
 /// From one datagram's place to the next. Not a power of two, or all places would share the same
 /// few lines of the cache.
 const STRIDE: usize = ROOM + 2_176;
 
-/// A datagram in the buffer.
+/// A datagram in the buffer, or several that the kernel merged.
 #[derive(Debug, Clone, Copy)]
 struct Datagram {
     start: usize,
     length: usize,
+    /// How long each of them is; the last may be shorter. Never 0.
+    segment: usize,
     header: PacketHeader,
     /// It came through a ring: whoever passed it on believes that it is ours.
     passed_on: bool,
@@ -53,6 +60,8 @@ struct Opened {
     length: usize,
     shard: ShardId,
     peer: PeerSlot,
+    lane: LaneSlot,
+    counter: u64,
 }
 
 /// What packets of one lane in a row add up to.
@@ -87,6 +96,10 @@ pub(crate) struct Ingress {
     batch: usize,
     datagrams: Vec<Datagram>,
     opened: Vec<Opened>,
+    /// A packet came behind one with a higher number.
+    disordered: bool,
+    /// The last source address looked up in this turn and whose it is.
+    source: Option<(IpAddr, Option<PeerSlot>)>,
     held: Held,
     /// The last count of lost datagrams that each socket told, by group and shard.
     lost: Vec<u32>,
@@ -99,7 +112,9 @@ impl Ingress {
             receiver: Receiver::new(BATCH),
             batch: SHORT_BATCH,
             datagrams: Vec::with_capacity(BATCH),
-            opened: Vec::with_capacity(BATCH),
+            opened: Vec::with_capacity(BATCH * MERGED),
+            disordered: false,
+            source: None,
             held: Held::default(),
             lost: Vec::new(),
         }
@@ -122,6 +137,7 @@ impl Ingress {
         let lost = &mut self.lost[place];
         let tally = &mut ctx.tally;
         tally.receive_calls += 1;
+        let mut bytes = 0;
         let note = |i: usize, received: Received| {
             if let Some(count) = received.overflow {
                 tally.drops(DropReason::ReceiveFull, count.wrapping_sub(*lost).into());
@@ -133,9 +149,11 @@ impl Ingress {
             if received.truncated {
                 return tally.drop(DropReason::Oversized);
             }
+            bytes += received.length;
             datagrams.push(Datagram {
                 start: i * STRIDE,
                 length: received.length,
+                segment: received.segment,
                 header: PacketHeader {
                     remote,
                     local: received.local,
@@ -152,15 +170,18 @@ impl Ingress {
             self.receiver
                 .receive(socket, &mut self.buffer, STRIDE, ROOM, self.batch, note);
         match result {
-            Ok(count) if count == self.batch => {
-                self.batch = (2 * self.batch).min(BATCH);
-                Filled::Part
-            }
             Ok(count) => {
-                if count < self.batch / 4 {
+                let filled = if count == self.batch {
+                    Filled::Part
+                } else {
+                    Filled::All
+                };
+                if bytes > BATCH_BYTES || count < self.batch / 4 {
                     self.batch = (self.batch / 2).max(SHORT_BATCH);
+                } else if filled == Filled::Part && bytes <= BATCH_BYTES / 2 {
+                    self.batch = (2 * self.batch).min(BATCH);
                 }
-                Filled::All
+                filled
             }
             // An error of an earlier datagram (ICMP), told once and then gone: what waits behind
             // it is reported again.
@@ -201,6 +222,7 @@ impl Ingress {
                     self.datagrams.push(Datagram {
                         start: i * STRIDE,
                         length,
+                        segment: length.max(1),
                         header,
                         passed_on: true,
                     });
@@ -220,8 +242,21 @@ impl Ingress {
     pub(crate) fn work(&mut self, ctx: &mut Context, tuns: &[Queue]) -> bool {
         let mut run: Option<Run> = None;
         self.opened.clear();
+        self.disordered = false;
+        self.source = None;
         for i in 0..self.datagrams.len() {
-            self.consider(ctx, self.datagrams[i], &mut run);
+            let merged = self.datagrams[i];
+            let mut at = 0;
+            // At least once: a datagram without a byte is counted, too.
+            while at < merged.length || at == 0 {
+                let datagram = Datagram {
+                    start: merged.start + at,
+                    length: merged.segment.min(merged.length - at),
+                    ..merged
+                };
+                self.consider(ctx, datagram, &mut run);
+                at += merged.segment;
+            }
         }
         if let Some(run) = run {
             self.settle(ctx, &run);
@@ -342,6 +377,7 @@ impl Ingress {
         };
         run.bytes += datagram.length as u64;
         run.packets += 1;
+        self.disordered |= header.counter < run.newest;
         if header.counter >= run.newest {
             run.newest = header.counter;
             run.from = endpoint(&datagram.header);
@@ -354,19 +390,39 @@ impl Ingress {
         let peer = run.peer;
         let start = datagram.start + HEADER;
         let packet = &mut self.buffer[start..start + length];
-        match admit(ctx, peer, packet, datagram.header.ecn) {
+        match admit(ctx, &mut self.source, peer, packet, datagram.header.ecn) {
             Ok(length) => self.opened.push(Opened {
                 start,
                 length,
                 shard,
                 peer,
+                lane,
+                counter: header.counter,
             }),
             Err(reason) => ctx.tally.drop(reason),
         }
     }
 
+    /// Puts each lane's packets in the order of their numbers; the lanes stay in the order in which
+    /// they came up, since a peer's next session follows its last.
+    fn sort(&mut self) {
+        let mut lanes: Vec<LaneSlot> = Vec::new();
+        for opened in &self.opened {
+            if !lanes.contains(&opened.lane) {
+                lanes.push(opened.lane);
+            }
+        }
+        self.opened.sort_by_key(|opened| {
+            let lane = lanes.iter().position(|lane| *lane == opened.lane);
+            (lane, opened.counter)
+        });
+    }
+
     /// Writes what was opened. True: the interface is gone.
     fn deliver(&mut self, ctx: &mut Context, tuns: &[Queue]) -> bool {
+        if self.disordered {
+            self.sort();
+        }
         let holds = self.holds();
         for opened in &self.opened {
             let (start, end) = (opened.start, opened.start + opened.length);
@@ -410,6 +466,7 @@ fn place(group: u8, shard: ShardId) -> usize {
 /// Whether an opened packet may pass, and its length without padding.
 fn admit(
     ctx: &Context,
+    source: &mut Option<(IpAddr, Option<PeerSlot>)>,
     peer: PeerSlot,
     packet: &mut [u8],
     outer_ecn: u8,
@@ -418,7 +475,15 @@ fn admit(
         InnerError::NotIp => DropReason::NotIp,
         InnerError::Truncated => DropReason::InnerTruncated,
     })?;
-    if ctx.tables.route(inner.source) != Some(peer) {
+    let owner = match *source {
+        Some((address, owner)) if address == inner.source => owner,
+        _ => {
+            let owner = ctx.tables.route(inner.source);
+            *source = Some((inner.source, owner));
+            owner
+        }
+    };
+    if owner != Some(peer) {
         return Err(DropReason::ForgedSource);
     }
     match ecn::decapsulate(inner.ecn, outer_ecn) {

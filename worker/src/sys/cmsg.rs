@@ -7,7 +7,7 @@ use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Room for what is sent or received with one datagram: packet information, traffic class,
-/// the overflow count, and the segment size of a later GRO.
+/// the overflow count, and the length of its segments.
 pub(super) const CONTROL_BYTES: usize = 128;
 
 /// A control buffer, aligned as the kernel's headers are.
@@ -26,6 +26,9 @@ pub(super) struct Told {
     pub(super) traffic_class: u8,
     /// How many datagrams the socket's queue has lost so far (SO_RXQ_OVFL).
     pub(super) overflow: Option<u32>,
+    /// How long each of the datagrams is that the kernel merged into this one (UDP_GRO); 0: it is
+    /// one.
+    pub(super) segment: usize,
 }
 
 const HEADER: usize = align(size_of::<libc::cmsghdr>());
@@ -74,6 +77,10 @@ pub(super) fn read(bytes: &[u8]) -> Told {
         (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if data.len() >= 4 => {
             told.overflow = Some(u32::from_ne_bytes(array(&data[..4])));
         }
+        // net/ipv4/udp.c, udp_cmsg_recv: an int.
+        (libc::SOL_UDP, libc::UDP_GRO) if data.len() >= 4 => {
+            told.segment = i32::from_ne_bytes(array(&data[..4])).max(0) as usize;
+        }
         _ => {}
     });
     told
@@ -81,13 +88,15 @@ pub(super) fn read(bytes: &[u8]) -> Told {
 
 /// Writes the control messages of one datagram to send; returns their length in bytes.
 ///
-/// `v6` is the family of the socket; a source of the other family is left out.
+/// `v6` is the family of the socket; a source of the other family is left out. `segment`: cut the
+/// bytes into datagrams of this length; 0: don't.
 pub(super) fn write(
     control: &mut Control,
     v6: bool,
     source: Option<IpAddr>,
     ifindex: u32,
     traffic_class: u8,
+    segment: u16,
 ) -> usize {
     let mut at = 0;
     match (v6, source) {
@@ -112,6 +121,10 @@ pub(super) fn write(
         } else {
             put(control, at, libc::IPPROTO_IP, libc::IP_TOS, &data)
         };
+    }
+    if segment != 0 {
+        let data = segment.to_ne_bytes();
+        at = put(control, at, libc::SOL_UDP, libc::UDP_SEGMENT, &data);
     }
     at
 }
@@ -147,7 +160,7 @@ mod tests {
         ];
         for (v6, address) in cases {
             let mut control = Control([0xaa; CONTROL_BYTES]);
-            let length = write(&mut control, v6, Some(address), 5, 3);
+            let length = write(&mut control, v6, Some(address), 5, 3, 1_400);
             let told = read(&control.0[..length]);
             assert_eq!(told.local, Some(address));
             assert_eq!(told.ifindex, 5);
@@ -158,15 +171,15 @@ mod tests {
     #[test]
     fn nothing_to_say_is_empty() {
         let mut control = Control([0; CONTROL_BYTES]);
-        assert_eq!(write(&mut control, false, None, 7, 0), 0);
+        assert_eq!(write(&mut control, false, None, 7, 0, 0), 0);
         let other: IpAddr = "2001:db8::9".parse().unwrap();
-        assert_eq!(write(&mut control, false, Some(other), 7, 0), 0);
+        assert_eq!(write(&mut control, false, Some(other), 7, 0, 0), 0);
     }
 
     #[test]
     fn impossible_lengths_end_the_walk() {
         let mut control = Control([0; CONTROL_BYTES]);
-        let length = write(&mut control, true, Some("::1".parse().unwrap()), 1, 1);
+        let length = write(&mut control, true, Some("::1".parse().unwrap()), 1, 1, 0);
         for bad in [0usize, 1, 15, 4096, usize::MAX] {
             let mut bytes = control;
             bytes.0[..LENGTH_BYTES].copy_from_slice(&bad.to_ne_bytes());

@@ -25,15 +25,19 @@ pub(crate) struct Received {
     pub(crate) overflow: Option<u32>,
     /// Whether it was longer than the buffer.
     pub(crate) truncated: bool,
+    /// How long each datagram in it is; the last may be shorter. Never 0.
+    pub(crate) segment: usize,
 }
 
-/// A datagram to send: a range of the caller's buffer and where it goes.
+/// A datagram to send, or a row of them: a range of the caller's buffer and where it goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outgoing {
     /// Where it starts.
     pub(crate) start: usize,
-    /// How long it is.
+    /// How long it is in all.
     pub(crate) length: usize,
+    /// How long each datagram of a row is; only the last may be shorter. 0: it is one.
+    pub(crate) segment: u16,
     /// To whom.
     pub(crate) remote: SocketAddr,
     /// From which local address; `None`: the kernel's choice.
@@ -50,6 +54,16 @@ struct Vectors {
     iovecs: Box<[libc::iovec]>,
     names: Box<[Name]>,
     controls: Box<[Control]>,
+}
+
+impl Outgoing {
+    /// How many datagrams it is.
+    pub(crate) fn count(&self) -> usize {
+        match self.segment {
+            0 => 1,
+            segment => self.length.div_ceil(segment.into()),
+        }
+    }
 }
 
 impl Vectors {
@@ -154,6 +168,11 @@ impl Receiver {
                     traffic_class: told.traffic_class,
                     overflow: told.overflow,
                     truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+                    segment: if told.segment == 0 {
+                        length.max(1)
+                    } else {
+                        told.segment
+                    },
                 },
             );
         }
@@ -196,6 +215,7 @@ impl Sender {
                 datagram.local,
                 datagram.ifindex,
                 datagram.traffic_class,
+                datagram.segment,
             );
             vectors.iovecs[i] = libc::iovec {
                 iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -251,6 +271,7 @@ mod tests {
             .map(|i| Outgoing {
                 start: i * 10,
                 length: i + 1,
+                segment: 0,
                 remote: to.local_addr().unwrap(),
                 local: (i % 2 == 0).then(|| "127.0.0.1".parse().unwrap()),
                 ifindex: 0,

@@ -1,4 +1,4 @@
-//! The one socket option that a worker changes while it runs.
+//! The socket options that a worker changes while it runs.
 
 use std::io;
 use std::mem::size_of;
@@ -30,6 +30,16 @@ pub(crate) fn allow_fragments(fd: BorrowedFd<'_>, v6: bool, allowed: bool) -> io
             libc::IPV6_PMTUDISC_DO,
         ),
     };
+    set(fd, level, option, value)
+}
+
+/// udp(7), UDP_GRO: "the kernel merges datagrams of one flow"; each receive call then tells how
+/// long they are.
+pub(crate) fn merge_received(fd: BorrowedFd<'_>, merged: bool) -> io::Result<()> {
+    set(fd, libc::SOL_UDP, libc::UDP_GRO, merged.into())
+}
+
+fn set(fd: BorrowedFd<'_>, level: i32, option: i32, value: libc::c_int) -> io::Result<()> {
     // SAFETY: setsockopt(2) reads `size_of::<c_int>()` bytes from a c_int that outlives the call.
     let result = unsafe {
         libc::setsockopt(

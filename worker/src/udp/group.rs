@@ -1,6 +1,7 @@
 //! Groups of `SO_REUSEPORT` sockets: one a local address, one socket a shard.
 
 use crate::control::GroupInfo;
+use nix::errno::Errno;
 use nix::sys::stat::fstat;
 use ringway_shm::ids::ShardId;
 use ringway_shm::state::Endpoint;
@@ -13,9 +14,15 @@ pub(crate) struct Groups {
 }
 
 /// One local address.
-pub(crate) struct Group {
-    pub(crate) info: GroupInfo,
-    sockets: Vec<OwnedFd>,
+struct Group {
+    info: GroupInfo,
+    sockets: Vec<Socket>,
+}
+
+struct Socket {
+    fd: OwnedFd,
+    /// What it answered to a row of datagrams in one call, if it takes none.
+    no_rows: Option<Errno>,
 }
 
 impl Groups {
@@ -29,7 +36,11 @@ impl Groups {
             .into_iter()
             .map(|info| Group {
                 info,
-                sockets: fds.by_ref().take(shards.into()).collect(),
+                sockets: fds
+                    .by_ref()
+                    .take(shards.into())
+                    .map(|fd| Socket { fd, no_rows: None })
+                    .collect(),
             })
             .collect();
         Some(Groups { groups })
@@ -44,10 +55,14 @@ impl Groups {
     /// with another descriptor.
     pub(crate) fn identities(&self) -> impl Iterator<Item = (u8, ShardId, u64)> + '_ {
         self.groups.iter().enumerate().flat_map(|(number, group)| {
-            group.sockets.iter().enumerate().filter_map(move |(i, fd)| {
-                let inode = fstat(fd).ok()?.st_ino;
-                Some((number as u8, ShardId(i as u8), inode))
-            })
+            group
+                .sockets
+                .iter()
+                .enumerate()
+                .filter_map(move |(i, socket)| {
+                    let inode = fstat(&socket.fd).ok()?.st_ino;
+                    Some((number as u8, ShardId(i as u8), inode))
+                })
         })
     }
 
@@ -55,7 +70,26 @@ impl Groups {
     pub(crate) fn socket(&self, group: u8, shard: ShardId) -> Option<(BorrowedFd<'_>, bool)> {
         let group = self.groups.get(usize::from(group))?;
         let socket = group.sockets.get(shard.index())?;
-        Some((socket.as_fd(), group.info.family_v6))
+        Some((socket.fd.as_fd(), group.info.family_v6))
+    }
+
+    /// Whether a socket takes rows of datagrams in one call (UDP_SEGMENT).
+    pub(crate) fn takes_rows(&self, group: u8, shard: ShardId) -> bool {
+        self.groups
+            .get(usize::from(group))
+            .and_then(|group| group.sockets.get(shard.index()))
+            .is_some_and(|socket| socket.no_rows.is_none())
+    }
+
+    /// A socket refuses rows of datagrams: it gets none any more.
+    pub(crate) fn refuse_rows(&mut self, group: u8, shard: ShardId, errno: Errno) {
+        let socket = self
+            .groups
+            .get_mut(usize::from(group))
+            .and_then(|group| group.sockets.get_mut(shard.index()));
+        if let Some(socket) = socket {
+            socket.no_rows = Some(errno);
+        }
     }
 
     /// The group to reach `endpoint` through: of its family, and best the one that is bound to

@@ -2,6 +2,9 @@
 //!
 //! The bytes lie sealed in the sender's arena and are sent again as they are when the kernel had
 //! no room: nothing is sealed twice. An error never costs more than the datagram that met it.
+//!
+//! Datagrams of one length to one destination that lie one behind the other go as a row: one
+//! message, which the kernel or the network card cuts (UDP_SEGMENT, udp(7)).
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +30,13 @@ const NO_BUFFERS: u8 = 4;
 const ERRORS: usize = 4_096;
 /// Narrow paths remembered until they are taken.
 const NARROW: usize = 64;
+/// The most datagrams of a row: UDP_MAX_SEGMENTS of include/linux/udp.h, less one for the header that
+/// net/ipv4/udp.c counts along. It was 64 before Linux 6.10.
+const ROW: usize = 127;
+const FORMER_ROW: usize = 63;
+/// The most bytes of a row: what the length field of IPv4 leaves, and that of UDP over IPv6.
+const ROW_BYTES_V4: usize = 65_507;
+const ROW_BYTES_V6: usize = 65_527;
 /// How long a source address that was refused is left out.
 const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// Peers whose source address is left out at a time.
@@ -97,8 +107,13 @@ pub(crate) struct Outbox {
     others: usize,
     /// The source address that it was given and is tried without.
     without: Option<Source>,
-    /// The last call failed: datagrams go one by one until one is sent.
+    /// The last call failed: messages go one by one until one is sent.
     singly: bool,
+    /// How many datagrams a row may have on this kernel.
+    row: usize,
+    /// The row at `next` was taken apart since the kernel answered this to it. If its first
+    /// datagram goes alone, the row was the cause.
+    apart: Option<Errno>,
     /// Source addresses that are left out, and until when.
     refused: Vec<(Source, Instant)>,
     narrow: Vec<Narrow>,
@@ -116,6 +131,8 @@ impl Outbox {
             others: 0,
             without: None,
             singly: false,
+            row: ROW,
+            apart: None,
             refused: Vec::with_capacity(REFUSED),
             narrow: Vec::with_capacity(NARROW),
         }
@@ -126,8 +143,9 @@ impl Outbox {
         self.next == self.datagrams.len()
     }
 
-    /// Puts a datagram behind the others.
-    pub(crate) fn push(&mut self, mut datagram: Outgoing, via: Via, now: Instant) {
+    /// Puts a datagram behind the others, in the last one's row if `rows` allows it and it can go
+    /// there.
+    pub(crate) fn push(&mut self, mut datagram: Outgoing, via: Via, rows: bool, now: Instant) {
         if !self.refused.is_empty() {
             let source = Source::of(&datagram, &via);
             let refused = |(of, until): &(Source, Instant)| Some(*of) == source && now < *until;
@@ -135,15 +153,52 @@ impl Outbox {
                 datagram.local = None;
             }
         }
+        if rows && self.join(&datagram, &via) {
+            return;
+        }
         self.datagrams.push(datagram);
         self.via.push(via);
+    }
+
+    /// Puts a datagram in the row that ends where it begins; true: it is there.
+    fn join(&mut self, datagram: &Outgoing, via: &Via) -> bool {
+        // What is being sent is left as it is.
+        if self.datagrams.len() <= self.next || via.fragment || self.via.last() != Some(via) {
+            return false;
+        }
+        let Some(row) = self.datagrams.last_mut() else {
+            return false;
+        };
+        let each = match row.segment {
+            0 => row.length,
+            each => each.into(),
+        };
+        let most = if datagram.remote.is_ipv6() {
+            ROW_BYTES_V6
+        } else {
+            ROW_BYTES_V4
+        };
+        let fits = row.start + row.length == datagram.start
+            && row.remote == datagram.remote
+            && row.local == datagram.local
+            && row.ifindex == datagram.ifindex
+            && row.traffic_class == datagram.traffic_class
+            && row.length % each == 0
+            && datagram.length <= each
+            && row.length + datagram.length <= most
+            && row.length < self.row * each;
+        if fits {
+            row.segment = each as u16;
+            row.length += datagram.length;
+        }
+        fits
     }
 
     /// Sends as much as the kernel takes. The datagrams' ranges lie in `arena`.
     pub(crate) fn flush(
         &mut self,
         arena: &[u8],
-        groups: &Groups,
+        groups: &mut Groups,
         now: Instant,
         tally: &mut Tally,
     ) -> Flushed {
@@ -170,6 +225,9 @@ impl Outbox {
                 Ok(count) => {
                     if let Some(source) = self.without.take() {
                         self.leave_out(source, now);
+                    } else if let Some(errno) = self.apart.take() {
+                        groups.refuse_rows(via.group, via.shard, errno);
+                        self.take_all_apart(via.group, via.shard);
                     }
                     self.singly = false;
                     self.go_to(self.next + count.max(1));
@@ -249,6 +307,14 @@ impl Outbox {
                 }
                 self.skip_to(self.next + 1, DropReason::SocketFull, tally);
             }
+            Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE if self.is_row() => self.shorten(errno),
+            // It was sealed for a wider path: it goes in fragments, as the kernel's WireGuard lets
+            // all of its datagrams (ignore_df in drivers/net/wireguard/socket.c); later ones are
+            // made to fit.
+            Errno::EMSGSIZE if !via.fragment => {
+                self.apart = None;
+                self.via[self.next].fragment = true;
+            }
             Errno::EMSGSIZE => {
                 self.skip_to(self.next + 1, DropReason::TooBig, tally);
             }
@@ -259,6 +325,45 @@ impl Outbox {
             _ => self.retry(errno, tally),
         }
         None
+    }
+
+    fn is_row(&self) -> bool {
+        self.datagrams[self.next].segment != 0
+    }
+
+    /// The kernel refused the row at `next`: perhaps since it is too long for this kernel, since
+    /// the path takes no such datagrams, or since this socket takes no rows at all (net/ipv4/udp.c,
+    /// udp_send_skb).
+    fn shorten(&mut self, errno: Errno) {
+        let most = if errno == Errno::EINVAL && self.datagrams[self.next].count() > FORMER_ROW {
+            self.row = FORMER_ROW;
+            FORMER_ROW
+        } else {
+            self.apart = Some(errno);
+            1
+        };
+        let (row, via) = (self.datagrams[self.next], self.via[self.next]);
+        let pieces: Vec<Outgoing> = pieces(row, most).collect();
+        let vias = std::iter::repeat_n(via, pieces.len());
+        self.via.splice(self.next..=self.next, vias);
+        self.datagrams.splice(self.next..=self.next, pieces);
+    }
+
+    /// Takes the rows apart that would go through this socket.
+    fn take_all_apart(&mut self, group: u8, shard: ShardId) {
+        let rest = self.datagrams.split_off(self.next);
+        let vias = self.via.split_off(self.next);
+        for (row, via) in rest.into_iter().zip(vias) {
+            let most = if (via.group, via.shard) == (group, shard) {
+                1
+            } else {
+                ROW
+            };
+            for piece in pieces(row, most) {
+                self.datagrams.push(piece);
+                self.via.push(via);
+            }
+        }
     }
 
     /// An error may come of a source address that went away, or of the datagram: tried in that
@@ -349,7 +454,11 @@ impl Outbox {
     }
 
     fn skip_to(&mut self, end: usize, reason: DropReason, tally: &mut Tally) {
-        tally.drops(reason, (end - self.next) as u64);
+        let count: usize = self.datagrams[self.next..end]
+            .iter()
+            .map(Outgoing::count)
+            .sum();
+        tally.drops(reason, count as u64);
         self.go_to(end);
     }
 
@@ -366,5 +475,24 @@ impl Outbox {
         self.attempts = 0;
         self.others = 0;
         self.without = None;
+        self.apart = None;
     }
+}
+
+/// A row in rows of at most `most` datagrams.
+fn pieces(row: Outgoing, most: usize) -> impl Iterator<Item = Outgoing> {
+    let each = match row.segment {
+        0 => row.length.max(1),
+        each => usize::from(each),
+    };
+    let step = most * each;
+    (0..row.length).step_by(step).map(move |at| {
+        let length = step.min(row.length - at);
+        Outgoing {
+            start: row.start + at,
+            length,
+            segment: if length > each { row.segment } else { 0 },
+            ..row
+        }
+    })
 }

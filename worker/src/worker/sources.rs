@@ -159,7 +159,7 @@ impl Worker {
             return Ok(());
         }
         turn.worked = true;
-        let stall = match self.egress.flush(&mut self.parts.ctx, &self.groups) {
+        let stall = match self.egress.flush(&mut self.parts.ctx, &mut self.groups) {
             Flushed::Done => None,
             Flushed::Full { group, shard } => Some(Stall::Full(group, shard)),
             Flushed::NoBuffers => Some(Stall::NoBuffers),

@@ -4,6 +4,7 @@ use super::{End, Incoming, Source, Turn, Worker, system};
 use crate::control::{self, FromWorker, GroupInfo, Received, ToWorker};
 use crate::event::{Interest, Poller};
 use crate::run::WorkerError;
+use crate::sys::sockopt;
 use crate::udp::group::Groups;
 use ringway_shm::ids::ShardId;
 use std::os::fd::{AsFd, OwnedFd};
@@ -83,7 +84,7 @@ impl Worker {
 
     /// Empties the former sockets, then uses the new ones.
     fn replace_groups(&mut self, groups: Groups) -> Result<(), WorkerError> {
-        let _ = self.egress.flush(&mut self.parts.ctx, &self.groups);
+        let _ = self.egress.flush(&mut self.parts.ctx, &mut self.groups);
         self.egress.give_up(&mut self.parts.ctx);
         for (token, group, shard) in std::mem::take(&mut self.udp_tokens) {
             let Some((socket, _)) = self.groups.socket(group, shard) else {
@@ -113,6 +114,8 @@ impl Worker {
                 let Some((socket, _)) = self.groups.socket(group, shard) else {
                     continue;
                 };
+                // A kernel without it gives datagrams one by one.
+                let _ = sockopt::merge_received(socket, true);
                 let token = self
                     .poller
                     .add(socket, Interest::READ, Source::Udp(group, shard))

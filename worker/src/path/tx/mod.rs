@@ -205,14 +205,14 @@ impl Egress {
             self.consider(ctx, groups, tuns, self.packets[i]);
         }
         self.packets.clear();
-        self.seal(ctx);
+        self.seal(ctx, groups);
         if self.outbox.is_empty() {
             self.used = 0;
         }
     }
 
     /// Sends what is sealed.
-    pub(crate) fn flush(&mut self, ctx: &mut Context, groups: &Groups) -> Flushed {
+    pub(crate) fn flush(&mut self, ctx: &mut Context, groups: &mut Groups) -> Flushed {
         let flushed = self
             .outbox
             .flush(&self.arena, groups, ctx.now, &mut ctx.tally);

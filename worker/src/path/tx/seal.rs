@@ -5,6 +5,7 @@ use crate::aead::{Key, TAG, nonce};
 use crate::path::{Context, HEADER, alive};
 use crate::reports::Throttled;
 use crate::sys::mmsg::Outgoing;
+use crate::udp::group::Groups;
 use crate::udp::outbox::Via;
 use ringway_proto::wire::DataHeader;
 use ringway_shm::counters::DropReason;
@@ -15,20 +16,20 @@ use ringway_shm::sync::Ordering;
 
 impl Egress {
     /// Seals what is planned, in runs of one lane, and queues it for sending.
-    pub(super) fn seal(&mut self, ctx: &mut Context) {
+    pub(super) fn seal(&mut self, ctx: &mut Context, groups: &Groups) {
         let mut next = 0;
         while next < self.planned.len() {
             let first = self.planned[next];
             let same = |planned: &&Planned| planned.lane == first.lane && planned.way == first.way;
             let run = self.planned[next..].iter().take_while(same).count();
-            self.seal_run(ctx, next, next + run);
+            self.seal_run(ctx, groups, next, next + run);
             next += run;
         }
         self.planned.clear();
         self.ways.clear();
     }
 
-    fn seal_run(&mut self, ctx: &mut Context, from: usize, to: usize) {
+    fn seal_run(&mut self, ctx: &mut Context, groups: &Groups, from: usize, to: usize) {
         let run = &self.planned[from..to];
         let (lane, way) = (run[0].lane, &self.ways[run[0].way]);
         let (Some(endpoint), Some(group)) = (way.path.endpoint, way.group) else {
@@ -70,6 +71,7 @@ impl Egress {
             let datagram = Outgoing {
                 start: start - HEADER,
                 length: message.len(),
+                segment: 0,
                 remote: endpoint.remote,
                 local: way.local,
                 ifindex: endpoint.ifindex,
@@ -82,7 +84,8 @@ impl Egress {
                 peer: way.peer,
                 incarnation: way.path.incarnation,
             };
-            self.outbox.push(datagram, via, ctx.now);
+            let rows = groups.takes_rows(group, shard);
+            self.outbox.push(datagram, via, rows, ctx.now);
         }
         if packets == 0 {
             return;
