@@ -4,4 +4,9 @@
 //! it that the tunnel carries) and takes as much (`coalesce` merges the packets that came in a
 //! row). Nothing here reads or writes a descriptor; bytes in, bytes out.
 
+pub mod checksum;
+pub mod headers;
+#[cfg(test)]
+pub(crate) mod packets;
+pub mod split;
 pub mod vnet;

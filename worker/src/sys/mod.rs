@@ -12,4 +12,5 @@ pub(crate) mod errqueue;
 pub(crate) mod mmsg;
 pub(crate) mod scm;
 pub(crate) mod scrub;
+pub(crate) mod simd;
 pub(crate) mod sockopt;
