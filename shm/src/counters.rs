@@ -72,6 +72,9 @@ drop_reasons! {
     TunWrite "tun_write" "tun" "The kernel took no packet into the TUN interface: it is down, or out of memory.";
     LinkDown "link_down" "tun" "The interface is down: `ip link set NAME up`.";
     TooBig "too_big" "tun" "An inner packet does not fit the path to the peer and must not be fragmented; its sender was told.";
+    BadSuperPacket "bad_super_packet" "tun" "A frame from the TUN queue described work that does not fit its packet: whoever sends through the interface (a virtual machine, a packet generator) makes broken super-packets.";
+    QueueFull "queue_full" "tun" "More packets waited to be sealed than are kept; the longest flow's oldest went: the worker does not keep up, see `ringway workers`.";
+    Codel "codel" "tun" "A flow's queue stood for longer than it should, and its sender, who does without ECN, was told by a loss (RFC 8289).";
     SocketSend "socket_send" "udp" "The kernel refused to send a datagram: no route to the endpoint, or a firewall.";
     SocketFull "socket_full" "udp" "The socket's send buffer was full: the link is slower than the traffic.";
     ReceiveFull "receive_full" "udp" "A socket's receive buffer overflowed: the workers did not keep up, see `ringway workers`.";

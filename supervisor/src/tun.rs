@@ -6,12 +6,22 @@
 
 use crate::steering::queue_program;
 use crate::sys;
-use nix::libc;
+use crate::sys::tun::{CSUM, TSO_ECN, TSO4, TSO6, USO4, USO6};
+use nix::libc::{self, c_ulong};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The bytes before every packet: `struct virtio_net_hdr` without its optional field.
 const HEADER_LENGTH: i32 = 10;
+
+/// What the workers take from the kernel unfinished, from all to nothing: USO came with Linux 6.2.
+const OFFLOADS: [c_ulong; 5] = [
+    CSUM | TSO4 | TSO6 | TSO_ECN | USO4 | USO6,
+    CSUM | TSO4 | TSO6 | TSO_ECN,
+    CSUM | TSO4 | TSO6,
+    CSUM,
+    0,
+];
 
 /// The interface's queues.
 #[derive(Debug)]
@@ -74,8 +84,18 @@ impl Tun {
                 .map_err(failed("header length"))?;
             queues.push(queue);
         }
-        // The offloads belong to the device, not to a queue.
-        sys::tun::set_offloads(queues[0].as_fd(), 0).map_err(failed("offloads"))?;
+        let offloads = accepted(queues[0].as_fd()).map_err(failed("offloads"))?;
+        // drivers/net/tun.c keeps them with the device; each queue hears of them all the same, since
+        // that is the kernel's business.
+        for queue in &queues[1..] {
+            sys::tun::set_offloads(queue.as_fd(), offloads).map_err(failed("offloads"))?;
+        }
+        if offloads != OFFLOADS[0] {
+            tracing::warn!(
+                "the kernel refuses some offloads of the TUN interface (has {offloads:#x} of {:#x}): traffic costs more time",
+                OFFLOADS[0]
+            );
+        }
         let tun = Tun { queues };
         if shards > 1 {
             if let Err(error) = tun.steer() {
@@ -108,6 +128,18 @@ impl Tun {
     pub(crate) fn name(&self) -> Option<String> {
         sys::tun::name(self.any_queue()).ok()
     }
+}
+
+/// Turns on the most offloads that the kernel takes.
+fn accepted(queue: BorrowedFd<'_>) -> io::Result<c_ulong> {
+    let mut answer = Err(io::Error::from_raw_os_error(libc::EINVAL));
+    for offloads in OFFLOADS {
+        answer = sys::tun::set_offloads(queue, offloads).map(|()| offloads);
+        if !matches!(&answer, Err(error) if error.raw_os_error() == Some(libc::EINVAL)) {
+            break;
+        }
+    }
+    answer
 }
 
 #[cfg(test)]

@@ -12,6 +12,19 @@ const TUNSETSTEERINGEBPF: c_ulong = 0x8004_54e0;
 const TUNGETDEVNETNS: c_ulong = 0x54e3;
 const TUNGETIFF: c_ulong = 0x8004_54d2;
 
+/// TUN_F_CSUM: packets whose transport checksum is left to do.
+pub(crate) const CSUM: c_ulong = 0x01;
+/// TUN_F_TSO4: super-packets of TCP over IPv4.
+pub(crate) const TSO4: c_ulong = 0x02;
+/// TUN_F_TSO6: super-packets of TCP over IPv6.
+pub(crate) const TSO6: c_ulong = 0x04;
+/// TUN_F_TSO_ECN: also those whose first segment has CWR set.
+pub(crate) const TSO_ECN: c_ulong = 0x08;
+/// TUN_F_USO4: super-packets of UDP over IPv4. The kernel takes it with [`USO6`] only.
+pub(crate) const USO4: c_ulong = 0x20;
+/// TUN_F_USO6: super-packets of UDP over IPv6.
+pub(crate) const USO6: c_ulong = 0x40;
+
 const IFF_TUN: c_short = 0x0001;
 const IFF_MULTI_QUEUE: c_short = 0x0100;
 const IFF_NO_PI: c_short = 0x1000;

@@ -172,7 +172,7 @@ impl Make {
         } else {
             packet.extend_from_slice(&self.sequence.to_be_bytes());
             packet.extend_from_slice(&self.acknowledgement.to_be_bytes());
-            packet.push(((20 + self.options.len()) / 4 << 4) as u8);
+            packet.push((((20 + self.options.len()) / 4) << 4) as u8);
             packet.push(self.flags);
             packet.extend_from_slice(&self.window.to_be_bytes());
             packet.extend_from_slice(&[0, 0, 0, 0]);
@@ -203,7 +203,7 @@ impl Make {
         let length = self.headers() - 40 + self.payload.len();
         let class = self.traffic_class;
         let label = self.flow_label.to_be_bytes();
-        let mut header = vec![0x60 | class >> 4, class << 4, label[0], label[1]];
+        let mut header = vec![0x60 | (class >> 4), class << 4, label[0], label[1]];
         header.extend_from_slice(&(length as u16).to_be_bytes());
         let extended = !self.ip_options.is_empty();
         header.push(if extended { 60 } else { self.protocol() });

@@ -5,6 +5,8 @@
 //! lanes' prepared keys, what is to be counted and told. The loop calls them; they never wait.
 
 mod activity;
+pub(crate) mod backlog;
+mod flows;
 mod held;
 mod lanecache;
 mod looped;

@@ -116,28 +116,25 @@ impl Staging {
         dropped
     }
 
-    /// The oldest packet of a peer, if it belongs to this incarnation.
-    pub(super) fn front(&self, peer: PeerSlot, incarnation: u32) -> Option<&Staged> {
-        self.peers
-            .get(&peer)
-            .filter(|waiting| waiting.incarnation == incarnation)?
-            .packets
-            .front()
-    }
-
-    /// Removes the oldest packet of a peer.
-    pub(super) fn pop(&mut self, peer: PeerSlot) {
-        let Some(waiting) = self.peers.get_mut(&peer) else {
-            return;
-        };
-        if let Some(packet) = waiting.packets.pop_front() {
-            self.packets -= 1;
-            self.bytes -= packet.bytes.len();
-            put_by(&mut self.spare, packet.bytes);
-        }
+    /// Takes the oldest packet of a peer, if it belongs to this incarnation. Its buffer should be
+    /// [given back](Staging::give_back).
+    pub(super) fn pop(&mut self, peer: PeerSlot, incarnation: u32) -> Option<Staged> {
+        let waiting = self
+            .peers
+            .get_mut(&peer)
+            .filter(|waiting| waiting.incarnation == incarnation)?;
+        let packet = waiting.packets.pop_front()?;
+        self.packets -= 1;
+        self.bytes -= packet.bytes.len();
         if waiting.packets.is_empty() {
             self.peers.remove(&peer);
         }
+        Some(packet)
+    }
+
+    /// Keeps a buffer for another packet.
+    pub(super) fn give_back(&mut self, buffer: Vec<u8>) {
+        put_by(&mut self.spare, buffer);
     }
 
     /// Drops what waits for a peer; returns how many packets that were.
@@ -179,8 +176,7 @@ mod tests {
         }
         assert_eq!(dropped, 200 - EACH as u64);
         for i in 200 - EACH as u8..200 {
-            assert_eq!(staging.front(peer, 1).unwrap().bytes, [i]);
-            staging.pop(peer);
+            assert_eq!(staging.pop(peer, 1).unwrap().bytes, [i]);
         }
         assert!(!staging.waits(peer));
         assert!(staging.is_empty());
@@ -205,12 +201,13 @@ mod tests {
         let mut staging = Staging::default();
         let peer = PeerSlot(1);
         staging.push(peer, 1, &[7; 1_400], SHARD);
-        let first = staging.front(peer, 1).unwrap().bytes.as_ptr();
-        staging.purge(peer);
+        let first = staging.pop(peer, 1).unwrap().bytes;
+        let place = first.as_ptr();
+        staging.give_back(first);
         staging.push(PeerSlot(2), 1, &[8; 1_400], SHARD);
-        let again = &staging.front(PeerSlot(2), 1).unwrap().bytes;
-        assert_eq!((again.as_ptr(), &again[..]), (first, &[8; 1_400][..]));
-        staging.purge(PeerSlot(2));
+        let again = staging.pop(PeerSlot(2), 1).unwrap().bytes;
+        assert_eq!((again.as_ptr(), &again[..]), (place, &[8; 1_400][..]));
+        staging.give_back(again);
         for peer in 0..1_000 {
             staging.push(PeerSlot(peer), 1, &[7; 1_400], SHARD);
             staging.push(PeerSlot(peer), 1, &[7; 9_000], SHARD);
@@ -231,10 +228,10 @@ mod tests {
     fn a_slot_with_another_peer_forgets_the_first() {
         let mut staging = Staging::default();
         staging.push(PeerSlot(1), 1, b"old", SHARD);
-        assert!(staging.front(PeerSlot(1), 2).is_none());
+        assert!(staging.pop(PeerSlot(1), 2).is_none());
         assert_eq!(staging.push(PeerSlot(1), 2, b"new", SHARD), 1);
-        assert_eq!(staging.front(PeerSlot(1), 2).unwrap().bytes, b"new");
-        assert_eq!(staging.purge(PeerSlot(1)), 1);
+        assert_eq!(staging.pop(PeerSlot(1), 2).unwrap().bytes, b"new");
+        assert_eq!(staging.purge(PeerSlot(1)), 0);
         assert!(staging.is_empty());
     }
 }

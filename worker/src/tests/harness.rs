@@ -1,6 +1,8 @@
 //! Gateways made of real segments and workers, and packets to send through them.
 
 use crate::control::{self, FromWorker, GroupInfo, Received, ToWorker};
+use crate::offload::packets::frame;
+use crate::offload::vnet::VnetHeader;
 use crate::run::{WorkerFds, WorkerSettings, assemble};
 use crate::worker::Worker;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
@@ -247,9 +249,12 @@ impl Gateway {
 
     /// Puts an inner packet where the kernel would.
     pub(super) fn to_tun(&self, shard: usize, packet: &[u8]) {
-        let mut frame = vec![0; VNET];
-        frame.extend_from_slice(packet);
-        nix::unistd::write(&self.tun[shard], &frame).unwrap();
+        self.frame_to_tun(shard, VnetHeader::default(), packet);
+    }
+
+    /// Puts a super-packet there.
+    pub(super) fn frame_to_tun(&self, shard: usize, header: VnetHeader, packet: &[u8]) {
+        nix::unistd::write(&self.tun[shard], &frame(header, packet)).unwrap();
     }
 
     /// Takes what a worker wrote to a TUN queue.

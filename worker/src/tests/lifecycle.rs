@@ -120,8 +120,9 @@ fn losses_of_a_socket_that_is_kept_count_once() {
     let packet = ipv4(LEFT, RIGHT, 1, true, &payload(1_000));
     for _ in 0..40 {
         left.to_tun(0, &packet);
+        // A row would be one buffer in the socket.
+        left.turns();
     }
-    left.turns();
     right.turns();
     // The count goes with the next datagram that has room.
     left.to_tun(0, &packet);

@@ -5,4 +5,5 @@ mod events;
 mod harness;
 mod hostile;
 mod lifecycle;
+mod super_packets;
 mod traffic;

@@ -1,9 +1,8 @@
-//! A queue of the TUN interface: inner packets, one a read and one a write.
+//! A queue of the TUN interface: a frame a read and a write.
 //!
-//! Called by `path`; it never looks into a packet. The queue was opened with `IFF_VNET_HDR`, so a
-//! header of [`VNET_HEADER`] bytes stands before each packet in both directions. Offloads are off
-//! until they have a room of their own, so that header is zero: no segmentation, no checksum left
-//! to do.
+//! Called by `path`; it never looks into a frame. The queue was opened with `IFF_VNET_HDR`, so a
+//! frame is a header of [`VNET_HEADER`] bytes, which says what is left to do, and a packet or a
+//! super-packet; `offload` understands both.
 
 use nix::errno::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,12 +23,12 @@ pub(crate) struct Queue {
 /// What a read gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// A packet of this length.
-    Packet(usize),
+    /// A frame of this length, its header included.
+    Frame(usize),
     /// Nothing waits.
     Empty,
-    /// A packet with work left to do that was not asked for.
-    Unfinished,
+    /// Less than a header.
+    Short,
 }
 
 /// Why a read or write failed.
@@ -50,23 +49,15 @@ impl Queue {
         Queue { fd }
     }
 
-    /// Reads one packet into `buffer`, which begins with room for the header.
+    /// Reads one frame.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<Read, TunError> {
         loop {
             match nix::unistd::read(&self.fd, buffer) {
-                Ok(length) if length > VNET_HEADER => {
-                    // Bit 0 of flags: a checksum is left to do. gso_type 0: not a super-packet.
-                    let unfinished = buffer[0] & 1 != 0 || buffer[1] != 0;
-                    return Ok(if unfinished {
-                        Read::Unfinished
-                    } else {
-                        Read::Packet(length - VNET_HEADER)
-                    });
-                }
+                Ok(length) if length > VNET_HEADER => return Ok(Read::Frame(length)),
                 // End of file: the other end of a test's socket pair, and how a queue whose
                 // device is going away can end.
                 Ok(0) => return Err(TunError::Gone),
-                Ok(_) => return Ok(Read::Unfinished),
+                Ok(_) => return Ok(Read::Short),
                 Err(Errno::EAGAIN) => return Ok(Read::Empty),
                 Err(Errno::EINTR) => {}
                 Err(error) => return Err(classify(error)),
@@ -123,18 +114,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_packet_loses_its_header_and_work_left_is_told() {
+    fn a_frame_is_read_and_what_is_none_is_told() {
         let (queue, far) = queue();
         let mut buffer = [0; 100];
         assert_eq!(queue.read(&mut buffer), Ok(Read::Empty));
         nix::unistd::write(&far, &[0; VNET_HEADER + 20]).unwrap();
-        assert_eq!(queue.read(&mut buffer), Ok(Read::Packet(20)));
-        let mut frame = [0; VNET_HEADER + 20];
-        frame[1] = 1;
-        nix::unistd::write(&far, &frame).unwrap();
-        assert_eq!(queue.read(&mut buffer), Ok(Read::Unfinished));
+        assert_eq!(queue.read(&mut buffer), Ok(Read::Frame(VNET_HEADER + 20)));
         nix::unistd::write(&far, &[0; 4]).unwrap();
-        assert_eq!(queue.read(&mut buffer), Ok(Read::Unfinished));
+        assert_eq!(queue.read(&mut buffer), Ok(Read::Short));
     }
 
     #[test]

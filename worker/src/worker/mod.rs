@@ -14,6 +14,7 @@ use crate::event::{Interest, Poller, Token};
 use crate::inlets::Inlets;
 use crate::pace::Pace;
 use crate::path::Context;
+use crate::path::backlog::Backlog;
 use crate::path::rx::Ingress;
 use crate::path::tx::Egress;
 use crate::run::WorkerError;
@@ -99,6 +100,7 @@ pub(crate) struct Turn {
 pub(crate) struct Worker {
     parts: Parts,
     poller: Epoll<Source>,
+    backlog: Backlog,
     egress: Egress,
     ingress: Ingress,
     groups: Groups,
@@ -139,6 +141,7 @@ impl Worker {
         Ok(Worker {
             parts,
             poller,
+            backlog: Backlog::new(),
             egress: Egress::new(),
             ingress: Ingress::new(),
             groups: Groups::default(),
@@ -191,6 +194,9 @@ impl Worker {
             self.count_busy(now);
         }
         self.parts.ctx.now = now;
+        if slept && self.stall.is_none() {
+            self.backlog.rested(now);
+        }
         let tables = &self.parts.ctx.tables;
         let process = tables.rings.process(Role::Worker(tables.slot));
         process.online(tables.state.epoch());
@@ -200,6 +206,7 @@ impl Worker {
         self.take_events(&mut turn)?;
         self.read_tuns(&mut turn)?;
         self.send(&mut turn)?;
+        turn.more |= self.egress.is_idle() && !self.backlog.is_empty();
         self.chores()?;
         self.publish(turn);
         self.busy = turn.worked;

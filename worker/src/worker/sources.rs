@@ -3,8 +3,8 @@
 use super::{End, Parts, Source, Stall, Turn, Worker};
 use crate::event::{Interest, Poller};
 use crate::inlets::Popped;
+use crate::path::backlog::Drained;
 use crate::path::rx::Filled;
-use crate::path::tx::Drained;
 use crate::run::WorkerError;
 use crate::udp::outbox::Flushed;
 use ringway_shm::counters::{DropReason, add};
@@ -12,10 +12,6 @@ use ringway_shm::ids::ShardId;
 use ringway_shm::messages::Command;
 use ringway_shm::rings::Role;
 
-/// Packets of all TUN queues a turn, shared out evenly.
-const TUN_SHARE: usize = 256;
-/// The least that a ready queue gets of that.
-const TUN_LEAST: usize = 16;
 /// Commands a turn.
 const COMMANDS: usize = 256;
 
@@ -116,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// Reads the queues that have something, the first of them another one each turn, and seals.
+    /// Empties the queues that have something, the first of them another one each turn, and seals.
     pub(super) fn read_tuns(&mut self, turn: &mut Turn) -> Result<(), WorkerError> {
         if !self.egress.is_idle() {
             return Ok(());
@@ -127,14 +123,13 @@ impl Worker {
             self.egress.order(ctx, &self.groups, tuns);
         }
         let count = self.readable.len();
-        let share = (TUN_SHARE / count.max(1)).max(TUN_LEAST);
         self.rotation = self.rotation.wrapping_add(1);
         for i in 0..count {
             let shard = self.readable[(self.rotation + i) % count];
             let Some(queue) = self.parts.tuns.get(shard.index()) else {
                 continue;
             };
-            match self.egress.read(&mut self.parts.ctx, queue, shard, share) {
+            match self.backlog.fill(&mut self.parts.ctx, queue, shard, count) {
                 Drained::All => {}
                 Drained::Part => turn.more = true,
                 Drained::Gone => turn.end = Some(End::InterfaceGone),
@@ -144,10 +139,10 @@ impl Worker {
                 }
             }
         }
-        if count > 0 || ordered {
+        if count > 0 || ordered || !self.backlog.is_empty() {
             turn.worked = true;
             let Parts { ctx, tuns, .. } = &mut self.parts;
-            self.egress.work(ctx, &self.groups, tuns);
+            self.egress.work(ctx, &self.groups, tuns, &mut self.backlog);
         }
         Ok(())
     }

@@ -1,19 +1,21 @@
 //! TUN → UDP: inner packets in, sealed datagrams out.
 //!
-//! A turn's packets lie one behind the other in one arena, each with room for the message header
-//! before it and for padding and tag behind it, so that each is sealed where it was read. Nothing
-//! is read while datagrams of the turn before still wait for a full socket.
+//! A turn's packets are written one behind the other into one arena, each with room for the message
+//! header before it and for padding and tag behind it, so that each is sealed where it lies and equal
+//! ones in a row can leave as one. Nothing is written while datagrams of the turn before still wait
+//! for a full socket.
 //!
 //! `plan` finds out what becomes of each packet, `seal` seals those that go.
 
 mod plan;
 mod seal;
 
+use super::backlog::{Backlog, reason};
 use super::staging::Staging;
 use super::{Context, HEADER};
 use crate::aead::TAG;
 use crate::reports::Throttled;
-use crate::tun::{GREATEST_PACKET, Queue, Read, TunError, VNET_HEADER};
+use crate::tun::{GREATEST_PACKET, Queue, VNET_HEADER};
 use crate::udp::group::Groups;
 use crate::udp::outbox::{Flushed, Outbox};
 use ringway_proto::too_big;
@@ -23,33 +25,24 @@ use ringway_shm::messages::Event;
 use ringway_shm::state::PeerPath;
 use std::net::IpAddr;
 
-/// Packets a turn. Short, so that the other direction is never far.
-const PACKETS: usize = 256;
-/// Bytes read a turn: many packets of usual length, or a few of the longest.
-const ARENA: usize = 512 * 1024;
-/// Up to here orders may fill the arena. What is behind is for the fragments of packets that are cut,
-/// which are longer than these.
-const ORDERS: usize = 2 * ARENA;
-/// Where packets may start.
-const ALIGN: usize = 16;
-/// Room behind a packet: padding and tag.
-const TAILROOM: usize = ALIGN + TAG;
+/// Bytes a turn: what fits a core's own cache. Short, so that the other direction is never far.
+const TURN: usize = 256 * 1024;
+/// Up to here what meta orders may fill the arena.
+const ORDERS: usize = 512 * 1024;
+/// What is behind the former two is for the packets of the last frame, which may be cut.
+const ARENA: usize = 1024 * 1024;
+/// Datagrams a turn, usually.
+const DATAGRAMS: usize = 512;
 /// Keepalives that may wait for a full socket.
 const KEEPALIVES: usize = 4_096;
 
-/// An inner packet in the arena.
-#[derive(Debug, Clone, Copy)]
-struct Packet {
-    start: usize,
-    length: usize,
-    shard: ShardId,
-}
-
-/// A packet that will be sealed.
+/// A packet in the arena that will be sealed.
 #[derive(Debug, Clone, Copy)]
 struct Planned {
-    packet: Packet,
+    start: usize,
+    length: usize,
     padded: usize,
+    shard: ShardId,
     ecn: u8,
     /// See [`Via::fragment`](crate::udp::outbox::Via::fragment).
     fragment: bool,
@@ -68,24 +61,10 @@ struct Way {
     local: Option<IpAddr>,
 }
 
-/// What a reading of a queue came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Drained {
-    /// The queue is empty.
-    All,
-    /// The turn's share is used up.
-    Part,
-    /// The interface is gone.
-    Gone,
-    /// The queue fails and should be left alone for a while.
-    Failing,
-}
-
 /// One direction's state: the arena and what is in it.
 pub(crate) struct Egress {
     arena: Box<[u8]>,
     used: usize,
-    packets: Vec<Packet>,
     planned: Vec<Planned>,
     ways: Vec<Way>,
     outbox: Outbox,
@@ -93,22 +72,23 @@ pub(crate) struct Egress {
     /// Peers whose waiting packets may go.
     ready: Vec<PeerSlot>,
     keepalives: Vec<(LaneSlot, u32)>,
+    /// For a packet that doesn't go to the arena as it is.
+    scratch: Box<[u8]>,
     answer: Box<[u8]>,
 }
 
 impl Egress {
     pub(crate) fn new() -> Egress {
-        let room = 3 * ARENA + HEADER + GREATEST_PACKET + TAILROOM;
         Egress {
-            arena: vec![0; room].into_boxed_slice(),
+            arena: vec![0; ARENA].into_boxed_slice(),
             used: 0,
-            packets: Vec::with_capacity(PACKETS),
-            planned: Vec::with_capacity(2 * PACKETS),
-            ways: Vec::with_capacity(PACKETS),
-            outbox: Outbox::new(2 * PACKETS),
+            planned: Vec::with_capacity(DATAGRAMS),
+            ways: Vec::with_capacity(DATAGRAMS),
+            outbox: Outbox::new(DATAGRAMS),
             staging: Staging::default(),
             ready: Vec::new(),
             keepalives: Vec::new(),
+            scratch: vec![0; GREATEST_PACKET].into_boxed_slice(),
             answer: vec![0; VNET_HEADER + too_big::MAXIMUM_ANSWER].into_boxed_slice(),
         }
     }
@@ -157,54 +137,35 @@ impl Egress {
         }
     }
 
-    /// Reads up to `budget` packets of a queue into the arena.
-    pub(crate) fn read(
+    /// Looks up, plans and seals what was ordered and a turn's share of what waits.
+    pub(crate) fn work(
         &mut self,
         ctx: &mut Context,
-        queue: &Queue,
-        shard: ShardId,
-        budget: usize,
-    ) -> Drained {
-        for _ in 0..budget {
-            if self.packets.len() == PACKETS || self.used >= ARENA {
-                return Drained::Part;
-            }
-            let Some(start) = self.place(GREATEST_PACKET) else {
-                return Drained::Part;
+        groups: &Groups,
+        tuns: &[Queue],
+        backlog: &mut Backlog,
+    ) {
+        while self.used < TURN {
+            let Some(mut waiting) = backlog.next(ctx) else {
+                break;
             };
-            let room = &mut self.arena[start - VNET_HEADER..start + GREATEST_PACKET];
-            ctx.tally.tun_read_calls += 1;
-            match queue.read(room) {
-                Ok(Read::Packet(length)) => {
-                    ctx.tally.tun_rx_packets += 1;
-                    self.take(Packet {
-                        start,
-                        length,
-                        shard,
-                    });
+            let count = match backlog.split(&waiting) {
+                Ok(split) => {
+                    let (shard, from) = (waiting.shard, waiting.next);
+                    waiting.next = self.consider(ctx, groups, tuns, (&split, shard), from);
+                    split.count()
                 }
-                Ok(Read::Empty) => return Drained::All,
-                Ok(Read::Unfinished) => ctx.tally.drop(DropReason::TunRead),
-                Err(TunError::Gone) => return Drained::Gone,
-                Err(TunError::Down) => {
-                    ctx.tally.drop(DropReason::LinkDown);
-                    return Drained::Failing;
+                Err(refused) => {
+                    ctx.tally.drop(reason(refused));
+                    0
                 }
-                Err(TunError::Full | TunError::Refused(_)) => {
-                    ctx.tally.drop(DropReason::TunRead);
-                    return Drained::Failing;
-                }
+            };
+            if waiting.next < count {
+                backlog.resume(waiting);
+                break;
             }
+            backlog.done(waiting);
         }
-        Drained::Part
-    }
-
-    /// Looks up, plans and seals what was read and ordered.
-    pub(crate) fn work(&mut self, ctx: &mut Context, groups: &Groups, tuns: &[Queue]) {
-        for i in 0..self.packets.len() {
-            self.consider(ctx, groups, tuns, self.packets[i]);
-        }
-        self.packets.clear();
         self.seal(ctx, groups);
         if self.outbox.is_empty() {
             self.used = 0;
@@ -239,19 +200,14 @@ impl Egress {
         }
     }
 
-    /// Where a packet of up to `length` bytes would start.
-    fn place(&self, length: usize) -> Option<usize> {
-        let start = self.used.next_multiple_of(ALIGN) + HEADER;
-        (start + length + TAILROOM <= self.arena.len()).then_some(start)
-    }
-
-    /// Makes the room of a packet its own.
-    fn reserve(&mut self, packet: Packet) {
-        self.used = packet.start + packet.length + TAILROOM;
-    }
-
-    fn take(&mut self, packet: Packet) {
-        self.reserve(packet);
-        self.packets.push(packet);
+    /// Takes room for a message with this much in it. Returns where that starts.
+    fn place(&mut self, padded: usize) -> Option<usize> {
+        let start = self.used + HEADER;
+        let end = start + padded + TAG;
+        if end > self.arena.len() {
+            return None;
+        }
+        self.used = end;
+        Some(start)
     }
 }

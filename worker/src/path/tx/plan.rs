@@ -1,26 +1,28 @@
 //! What becomes of each packet: dropped, kept for a session, answered, cut, or put in the row to
 //! be sealed.
 
-use super::{ALIGN, Egress, ORDERS, Packet, Planned, TAILROOM, Way};
+use super::{Egress, ORDERS, Planned, Way};
+use crate::offload::split::Split;
+use crate::path::Context;
 use crate::path::narrow::{Fit, fit};
-use crate::path::{Context, HEADER};
 use crate::tun::{Queue, VNET_HEADER};
 use crate::udp::group::Groups;
-use ringway_proto::inner::{self, Inner, InnerError};
 use ringway_proto::{ecn, fragment, too_big};
 use ringway_shm::counters::DropReason;
-use ringway_shm::ids::{LaneSlot, PeerSlot};
+use ringway_shm::ids::{LaneSlot, PeerSlot, ShardId};
+
+/// The packets of a frame and the queue that it came from.
+type Packets<'a> = (&'a Split<'a>, ShardId);
 
 impl Egress {
-    /// Does what meta ordered: keepalives, and packets that waited for a session. Before anything is
-    /// read, which may fill the arena.
+    /// Does what meta ordered: keepalives, and packets that waited for a session. Before anything
+    /// else, which may fill the arena.
     pub(crate) fn order(&mut self, ctx: &mut Context, groups: &Groups, tuns: &[Queue]) {
-        while let Some((lane, local_index)) = self.keepalives.pop() {
-            let Some(start) = self.place(0) else {
-                self.keepalives.push((lane, local_index));
+        while self.used < ORDERS {
+            let Some(keepalive) = self.keepalives.pop() else {
                 break;
             };
-            self.plan_keepalive(ctx, groups, start, (lane, local_index));
+            self.plan_keepalive(ctx, groups, keepalive);
         }
         for peer in std::mem::take(&mut self.ready) {
             if let Some(way) = self.way(ctx, groups, peer) {
@@ -35,7 +37,6 @@ impl Egress {
         &mut self,
         ctx: &mut Context,
         groups: &Groups,
-        start: usize,
         (lane, local_index): (LaneSlot, u32),
     ) {
         let peer = match ctx.cache.get(&ctx.tables, lane) {
@@ -45,58 +46,58 @@ impl Egress {
         let Some(way) = self.way(ctx, groups, peer) else {
             return;
         };
-        let packet = Packet {
-            start,
-            length: 0,
-            shard: ctx.tables.home(lane),
-        };
-        self.reserve(packet);
-        self.planned.push(Planned {
-            packet,
-            padded: 0,
-            ecn: 0,
-            fragment: false,
-            lane,
-            way,
-        });
+        if let Some(start) = self.place(0) {
+            self.planned.push(Planned {
+                start,
+                length: 0,
+                padded: 0,
+                shard: ctx.tables.home(lane),
+                ecn: 0,
+                fragment: false,
+                lane,
+                way,
+            });
+        }
     }
 
-    /// Finds out what is to become of one inner packet.
+    /// Finds out what is to become of a frame's packets from number `from` on. Returns the first
+    /// that found no room, or their count.
     pub(super) fn consider(
         &mut self,
         ctx: &mut Context,
         groups: &Groups,
         tuns: &[Queue],
-        packet: Packet,
-    ) {
-        let bytes = &self.arena[packet.start..packet.start + packet.length];
-        let inner = match inner::parse(bytes) {
-            Ok(inner) => inner,
-            Err(InnerError::NotIp) => return ctx.tally.drop(DropReason::NotIp),
-            Err(InnerError::Truncated) => return ctx.tally.drop(DropReason::InnerTruncated),
+        packets: Packets<'_>,
+        from: usize,
+    ) -> usize {
+        let (split, _) = packets;
+        let count = split.count();
+        let drop = |ctx: &mut Context, reason| {
+            ctx.tally.drops(reason, (count - from) as u64);
+            count
         };
-        let Some(peer) = ctx.tables.route(inner.destination) else {
-            return ctx.tally.drop(DropReason::NoRoute);
+        let Some(peer) = ctx.tables.route(split.inner.destination) else {
+            return drop(ctx, DropReason::NoRoute);
         };
         let Some(number) = self.way(ctx, groups, peer) else {
-            return ctx.tally.drop(DropReason::NoRoute);
+            return drop(ctx, DropReason::NoRoute);
         };
         let way = &self.ways[number];
-        let bytes = &self.arena[packet.start..packet.start + packet.length];
-        if ctx.is_looped(&inner, bytes, (peer, &way.path), groups) {
-            return ctx.tally.drop(DropReason::Loop);
+        if ctx.is_looped(&split.inner, split.packet(), (peer, &way.path), groups) {
+            return drop(ctx, DropReason::Loop);
         }
         if way.path.endpoint.is_none() {
             ctx.need_handshake(peer, way.path.incarnation);
-            return ctx.tally.drop(DropReason::NoEndpoint);
+            return drop(ctx, DropReason::NoEndpoint);
         }
         if way.lane.is_some() && !self.staging.is_empty() {
             self.unstage(ctx, tuns, number);
         }
         if self.ways[number].lane.is_none() || self.staging.waits(peer) {
-            return self.stage(ctx, number, packet);
+            self.stage(ctx, number, packets, from);
+            return count;
         }
-        self.plan(ctx, tuns, number, packet, &inner);
+        self.plan(ctx, tuns, number, packets, from)
     }
 
     /// The way to a peer, looked up once for packets in a row. `None`: there is no such peer.
@@ -123,17 +124,19 @@ impl Egress {
         Some(self.ways.len() - 1)
     }
 
-    /// Keeps a packet until there is a session, and asks for one.
-    fn stage(&mut self, ctx: &mut Context, way: usize, packet: Packet) {
+    /// Keeps packets until there is a session, and asks for one.
+    fn stage(&mut self, ctx: &mut Context, way: usize, (split, shard): Packets<'_>, from: usize) {
         let way = &self.ways[way];
-        let bytes = &self.arena[packet.start..packet.start + packet.length];
-        let dropped = self
-            .staging
-            .push(way.peer, way.path.incarnation, bytes, packet.shard);
-        if dropped > 0 {
-            ctx.tally.drops(DropReason::StagedFull, dropped);
+        let incarnation = way.path.incarnation;
+        for number in from..split.count() {
+            let packet = &mut self.scratch[..split.length(number)];
+            split.write(number, packet);
+            let dropped = self.staging.push(way.peer, incarnation, packet, shard);
+            if dropped > 0 {
+                ctx.tally.drops(DropReason::StagedFull, dropped);
+            }
         }
-        if way.lane.is_none() && ctx.need_handshake(way.peer, way.path.incarnation) {
+        if way.lane.is_none() && ctx.need_handshake(way.peer, incarnation) {
             self.staging.told(way.peer);
         }
     }
@@ -147,25 +150,22 @@ impl Egress {
             }
             return;
         }
-        while let Some(staged) = self.staging.front(peer, incarnation) {
-            let length = staged.bytes.len();
-            let Some(start) = self.place(length).filter(|_| self.used < ORDERS) else {
-                if !self.ready.contains(&peer) {
+        loop {
+            if self.used >= ORDERS {
+                if self.staging.waits(peer) && !self.ready.contains(&peer) {
                     self.ready.push(peer);
                 }
                 return;
-            };
-            let packet = Packet {
-                start,
-                length,
-                shard: staged.shard,
-            };
-            self.arena[start..start + length].copy_from_slice(&staged.bytes);
-            self.staging.pop(peer);
-            self.reserve(packet);
-            if let Ok(inner) = inner::parse(&self.arena[start..start + length]) {
-                self.plan(ctx, tuns, number, packet, &inner);
             }
+            let Some(staged) = self.staging.pop(peer, incarnation) else {
+                break;
+            };
+            if let Ok(split) = Split::whole(&staged.bytes) {
+                if self.plan(ctx, tuns, number, (&split, staged.shard), 0) == 0 {
+                    ctx.tally.drop(DropReason::TooBig);
+                }
+            }
+            self.staging.give_back(staged.bytes);
         }
         // What is left was for a former peer of this slot.
         let old = self.staging.purge(peer);
@@ -174,90 +174,159 @@ impl Egress {
         }
     }
 
-    /// Puts a packet in the row to be sealed, if it fits the path.
+    /// Puts packets, from number `from` on, in the row to be sealed, if they fit the path. Returns
+    /// the first that found no room, or their count.
     fn plan(
         &mut self,
         ctx: &mut Context,
         tuns: &[Queue],
         number: usize,
-        packet: Packet,
-        inner: &Inner,
-    ) {
+        (split, shard): Packets<'_>,
+        from: usize,
+    ) -> usize {
         let way = &self.ways[number];
+        let (count, path) = (split.count(), way.path);
         let Some(lane) = way.lane else {
-            return;
+            return count;
         };
         let mtu = usize::from(ctx.tables.state.interface_mtu());
         let mut planned = Planned {
-            packet,
-            padded: packet.length,
-            ecn: ecn::encapsulate(inner.ecn),
+            start: 0,
+            length: 0,
+            padded: 0,
+            shard,
+            ecn: ecn::encapsulate(split.inner.ecn),
             fragment: false,
             lane,
             way: number,
         };
-        match fit(packet.length, Some(inner), &way.path, mtu) {
-            Fit::Padded(padded) => planned.padded = padded,
-            Fit::Outside(padded) => {
-                planned.padded = padded;
-                planned.fragment = true;
+        let mut how = None;
+        for packet in from..count {
+            let length = split.length(packet);
+            // All but the last are equally long.
+            if planned.length != length || how.is_none() {
+                planned.length = length;
+                how = Some(fit(length, Some(&split.inner), &path, mtu));
             }
-            Fit::Cut(limit) => return self.cut(ctx, planned, limit),
-            Fit::Refuse(limit) => return self.refuse(ctx, tuns, packet, limit),
+            let room = match how {
+                Some(Fit::Padded(padded)) => self.put(split, packet, Planned { padded, ..planned }),
+                Some(Fit::Outside(padded)) => {
+                    let fragment = true;
+                    self.put(
+                        split,
+                        packet,
+                        Planned {
+                            padded,
+                            fragment,
+                            ..planned
+                        },
+                    )
+                }
+                Some(Fit::Cut(limit)) => self.cut(ctx, split, packet, planned, limit),
+                Some(Fit::Refuse(limit)) => {
+                    ctx.tally.drop(DropReason::TooBig);
+                    // One answer says it for all that are as long.
+                    if packet == from || packet + 1 == count {
+                        self.refuse(ctx, tuns, (split, shard), packet, limit);
+                    }
+                    true
+                }
+                None => true,
+            };
+            if !room {
+                return packet;
+            }
         }
-        self.planned.push(planned);
+        count
     }
 
-    /// Cuts an IPv4 packet into fragments, each of which is sealed on its own.
-    fn cut(&mut self, ctx: &mut Context, whole: Planned, limit: usize) {
-        let mut used = self.used;
-        let end = self.arena.len();
-        let (low, high) = self.arena.split_at_mut(used);
-        let base = low.len();
-        let packet = &low[whole.packet.start..whole.packet.start + whole.packet.length];
-        let Ok(mut pieces) = fragment::fragment(packet, limit) else {
-            return ctx.tally.drop(DropReason::TooBig);
+    /// Writes a packet into the arena. False: there is no room.
+    fn put(&mut self, split: &Split<'_>, number: usize, planned: Planned) -> bool {
+        let Some(start) = self.place(planned.padded) else {
+            return false;
         };
-        let before = self.planned.len();
+        split.write(number, &mut self.arena[start..start + planned.length]);
+        self.planned.push(Planned { start, ..planned });
+        true
+    }
+
+    /// Cuts an IPv4 packet into fragments, each of which is sealed on its own. False: there is no
+    /// room for all of them.
+    fn cut(
+        &mut self,
+        ctx: &mut Context,
+        split: &Split<'_>,
+        number: usize,
+        whole: Planned,
+        limit: usize,
+    ) -> bool {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let packet = &mut scratch[..whole.length];
+        split.write(number, packet);
+        let room = self.put_pieces(ctx, packet, whole, limit);
+        self.scratch = scratch;
+        room
+    }
+
+    fn put_pieces(
+        &mut self,
+        ctx: &mut Context,
+        packet: &[u8],
+        whole: Planned,
+        limit: usize,
+    ) -> bool {
+        let Ok(mut pieces) = fragment::fragment(packet, limit) else {
+            ctx.tally.drop(DropReason::TooBig);
+            return true;
+        };
+        let before = (self.used, self.planned.len());
         loop {
-            let start = used.next_multiple_of(ALIGN) + HEADER;
-            if start + limit + TAILROOM > end {
+            let used = self.used;
+            let Some(start) = self.place(limit) else {
                 // Half a packet is of no use to anybody.
-                self.planned.truncate(before);
-                return ctx.tally.drop(DropReason::TooBig);
-            }
-            let room = &mut high[start - base..start - base + limit];
-            let Some(length) = pieces.next_into(room) else {
-                break;
+                self.used = before.0;
+                self.planned.truncate(before.1);
+                if before.0 > 0 {
+                    return false;
+                }
+                ctx.tally.drop(DropReason::TooBig);
+                return true;
             };
-            used = start + length + TAILROOM;
-            let padded = length.next_multiple_of(ALIGN).min(limit).max(length);
+            self.used = used;
+            let Some(length) = pieces.next_into(&mut self.arena[start..start + limit]) else {
+                return true;
+            };
+            let padded = length.next_multiple_of(16).min(limit).max(length);
+            self.place(padded);
             self.planned.push(Planned {
-                packet: Packet {
-                    start,
-                    length,
-                    shard: whole.packet.shard,
-                },
+                start,
+                length,
                 padded,
                 ..whole
             });
         }
-        self.used = used;
     }
 
     /// Tells the sender of a packet how long one may be.
-    fn refuse(&mut self, ctx: &mut Context, tuns: &[Queue], packet: Packet, limit: u16) {
-        ctx.tally.drop(DropReason::TooBig);
-        let Some(queue) = tuns.get(packet.shard.index()) else {
+    fn refuse(
+        &mut self,
+        ctx: &mut Context,
+        tuns: &[Queue],
+        (split, shard): Packets<'_>,
+        number: usize,
+        limit: u16,
+    ) {
+        let Some(queue) = tuns.get(shard.index()) else {
             return;
         };
         if !ctx.too_big.take(ctx.now) {
             return;
         }
-        let bytes = &self.arena[packet.start..packet.start + packet.length];
+        let packet = &mut self.scratch[..split.length(number)];
+        split.write(number, packet);
         let (header, room) = self.answer.split_at_mut(VNET_HEADER);
         header.fill(0);
-        if let Ok(length) = too_big::answer(bytes, limit, None, room) {
+        if let Ok(length) = too_big::answer(packet, limit, None, room) {
             ctx.tally.tun_write_calls += 1;
             if queue.write(&self.answer[..VNET_HEADER + length]).is_ok() {
                 ctx.tally.tun_tx_packets += 1;

@@ -1,6 +1,6 @@
 //! Sealing in place, in runs of one lane.
 
-use super::{Egress, Packet, Planned};
+use super::{Egress, Planned};
 use crate::aead::{Key, TAG, nonce};
 use crate::path::{Context, HEADER, alive};
 use crate::reports::Throttled;
@@ -49,11 +49,12 @@ impl Egress {
                 ctx.tally.drop(DropReason::NonceExhausted);
                 continue;
             }
-            let Packet {
+            let &Planned {
                 start,
                 length,
                 shard,
-            } = planned.packet;
+                ..
+            } = planned;
             let end = start + planned.padded + TAG;
             let message = &mut self.arena[start - HEADER..end];
             let header = DataHeader {
